@@ -1,0 +1,128 @@
+/* The parent of the ranks: turns descriptors and timers into events, and actions into system calls.
+ */
+#ifndef SUPERVISOR_SUPERVISOR_H
+#define SUPERVISOR_SUPERVISOR_H
+
+#include "supervisor/config.h"
+#include "supervisor/environ.h"
+#include "supervisor/group.h"
+#include "supervisor/health.h"
+#include "supervisor/link.h"
+#include "supervisor/notify.h"
+#include "supervisor/output.h"
+#include "supervisor/report.h"
+#include "supervisor/rundir.h"
+#include "supervisor/spawn.h"
+#include "supervisor/terminal.h"
+#include "supervisor/writer.h"
+
+#include <event2/event.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <poll.h>
+#include <sys/types.h>
+
+#define EXIT_LOOP 71 /* the loop itself cannot go on; the guard ends the group */
+
+/* How `run` was called, beside the configuration. */
+struct run_options {
+	const char *run_dir; /* --run-dir, NULL: not given */
+	enum log_format log_format;
+	bool prefix; /* "[rank N] " before the ranks' lines */
+};
+
+/* What the loop holds of a rank of the present epoch. Descriptors are -1 where there is none. */
+struct rank_io {
+	struct supervisor *owner;
+	int rank;
+	int link_fd, pidfd;
+	struct event *link, *exit;
+	struct notify *notify;
+	struct output *output;
+	char *gpu;             /* its own GPUs, "" or NULL: none */
+	char *visible_devices; /* CUDA_VISIBLE_DEVICES, NULL: as inherited */
+	bool fork_wanted;
+	bool has_user; /* runs as another user: an exit code of 0 in /proc may mean "not told" */
+	enum rank_state shown; /* last told on standard error */
+};
+
+struct supervisor {
+	struct config *config;
+	const struct run_options *options;
+	struct group group;
+	struct actions actions;
+	struct rank_io *ranks; /* [world_size] */
+	struct pollfd
+	    *polled;       /* [2 * world_size] links and notify sockets, to look at all at once */
+	int *stop_signals; /* [world_size] */
+	pid_t *pids;       /* [world_size] of this epoch, 0: not forked; zombies until its end */
+	struct rundir rundir;
+	char rundir_error[RUNDIR_ERROR_BYTES];
+	struct status_source source;
+
+	struct event_base *base;
+	struct event *timer, *signals, *guard;
+	uint64_t timer_ns; /* what the timer is set to, 0: off */
+	struct writer *writer;
+	struct terminal *terminal;
+	struct health *health;
+	struct output_callbacks output_callbacks;
+	int signal_fd, guard_fd, port_fd;
+	pid_t guard_pid;
+
+	struct environ_values common; /* of every rank */
+	struct worker_limit *limits;  /* [limits_len], of the rank being forked */
+	size_t limits_len;
+	struct rlimit open_files; /* as we found it: what ranks get */
+	int fork_next;            /* ranks below it have no fork outstanding */
+
+	unsigned char group_id[GROUP_ID_MAX_BYTES];
+	size_t group_id_len;
+	int group_id_fd;            /* -1: none came with it */
+	char go[MESSAGE_MAX_BYTES]; /* the packet, made beforehand */
+	size_t go_len;
+	char abort[MESSAGE_MAX_BYTES]; /* made at the news */
+	size_t abort_len;
+
+	enum group_state shown;
+	bool heard_all;  /* in this turn of the loop */
+	bool in_step;    /* actions are being carried out */
+	bool changed;    /* since the last look at the screen and the timer */
+	bool child_died; /* SIGCHLD since the last look */
+	int sweep;       /* the signal that what is left below us gets, 0: none */
+	bool over;       /* leave the loop */
+};
+
+/* Runs the group to its end; the exit status of `run`. Signals are blocked by the caller. */
+int supervise(int guard_fd, struct config *config, const struct run_options *options);
+
+/* supervisor.c */
+void supervisor_step(struct supervisor *s, struct group_event event);
+void supervisor_rank_event(struct supervisor *s, int rank, enum event_kind kind);
+/* Everything that was said before this moment is heard before a deadline or a death is judged. */
+void supervisor_hear_all(struct supervisor *s);
+
+/* supervisor_act.c */
+void supervisor_act(struct supervisor *s, const struct group_event *event);
+/* Carries on with what an end has begun; called in every turn. */
+void supervisor_sweep(struct supervisor *s);
+
+/* supervisor_rank.c: one rank from fork to its last descriptor */
+int supervisor_prepare(struct supervisor *s, char *error, size_t size);
+/* Forks the next ranks that are wanted, some at a time, so that those that run are heard. */
+void supervisor_fork_some(struct supervisor *s);
+bool supervisor_forks_wanted(const struct supervisor *s);
+void supervisor_close_rank(struct supervisor *s, int rank);
+size_t supervisor_tail(int rank, const char **lines, size_t max, void *arg);
+const char *supervisor_gpu(int rank, void *arg);
+
+/* supervisor_link.c: what ranks say, and how their ends become known */
+void supervisor_watch_rank(struct supervisor *s, int rank);
+void supervisor_read_link(struct supervisor *s, int rank);
+void supervisor_notify_word(int rank, const struct message *message, void *arg);
+
+/* supervisor_signal.c */
+int supervisor_open_signals(struct supervisor *s);
+void supervisor_read_signals(struct supervisor *s);
+
+#endif

@@ -1,0 +1,120 @@
+/* Signals and the guard's end, as events. */
+#include "supervisor/supervisor.h"
+
+#include "common/log.h"
+
+#include <signal.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+static void
+ask_stop(struct supervisor *s, int signal)
+{
+	struct group_event event = {.kind = EVENT_STOP, .rank = NO_RANK, .signal = signal};
+
+	/* The guard's death sends us SIGTERM as well: nobody asked for a stop then. */
+	if (getppid() != s->guard_pid)
+		event.kind = EVENT_ABANDONED;
+	supervisor_step(s, event);
+}
+
+/* To every rank's own group, once. */
+static void
+pass_on(struct supervisor *s, int signal)
+{
+	for (int i = 0; i < s->group.settings.world_size; i++)
+		if (rank_is_alive(&s->group.ranks[i]) && !s->group.ranks[i].died)
+			kill(-s->pids[i], signal);
+}
+
+/* Ctrl-Z: the ranks stop, then we do. The time that passes until fg counts for no bound. */
+static void
+stop_with_the_ranks(struct supervisor *s)
+{
+	uint64_t stopped_ns = monotonic_ns();
+
+	terminal_hide(s->terminal);
+	pass_on(s, SIGTSTP);
+	kill(getpid(), SIGSTOP);
+	group_shift(&s->group, monotonic_ns() - stopped_ns);
+	pass_on(s, SIGCONT);
+	s->changed = true;
+}
+
+static void
+on_one_signal(struct supervisor *s, int signal)
+{
+	switch (signal) {
+	case SIGCHLD:
+		s->child_died = true;
+		break;
+	case SIGTERM:
+	case SIGINT:
+		ask_stop(s, signal);
+		break;
+	case SIGQUIT:
+		ask_stop(s, SIGINT);
+		break;
+	case SIGTSTP:
+		stop_with_the_ranks(s);
+		break;
+	case SIGHUP:
+	case SIGUSR1:
+	case SIGUSR2:
+		pass_on(s, signal);
+		break;
+	default:
+		break;
+	}
+}
+
+void
+supervisor_read_signals(struct supervisor *s)
+{
+	struct signalfd_siginfo info;
+
+	while (read(s->signal_fd, &info, sizeof(info)) == (ssize_t)sizeof(info))
+		on_one_signal(s, (int)info.ssi_signo);
+}
+
+static void
+on_signals(evutil_socket_t fd, short what, void *arg)
+{
+	(void)fd;
+	(void)what;
+	supervisor_read_signals(arg);
+}
+
+static void
+on_guard(evutil_socket_t fd, short what, void *arg)
+{
+	struct supervisor *s = arg;
+	struct group_event event = {.kind = EVENT_ABANDONED, .rank = NO_RANK};
+
+	(void)fd;
+	(void)what;
+	event_free(s->guard);
+	s->guard = NULL;
+	log_warnx("the guard has died: ending the group");
+	supervisor_step(s, event);
+}
+
+int
+supervisor_open_signals(struct supervisor *s)
+{
+	static const int ours[] = {SIGCHLD, SIGTERM, SIGINT,  SIGQUIT, SIGTSTP,
+				   SIGHUP,  SIGUSR1, SIGUSR2, SIGCONT, SIGWINCH};
+	sigset_t set;
+
+	sigemptyset(&set);
+	for (size_t i = 0; i < sizeof(ours) / sizeof(ours[0]); i++)
+		sigaddset(&set, ours[i]);
+	if ((s->signal_fd = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC)) < 0)
+		return -1;
+	s->signals = event_new(s->base, s->signal_fd, EV_READ | EV_PERSIST, on_signals, s);
+	s->guard = event_new(s->base, s->guard_fd, EV_READ, on_guard, s);
+	if (s->signals == NULL || s->guard == NULL || event_priority_set(s->signals, 0) != 0 ||
+	    event_priority_set(s->guard, 0) != 0 || event_add(s->signals, NULL) != 0)
+		return -1;
+	return event_add(s->guard, NULL);
+}
