@@ -140,18 +140,22 @@ draw_since(struct canvas *canvas, uint64_t from_ns)
 	cell(canvas, "%s", elapsed);
 }
 
+/* Where there is no room for all of it the rate goes first. */
 static void
 draw_progress(struct canvas *canvas, const struct rank *rank, int n)
 {
 	const struct progress_history *history = &canvas->histories[n];
-	char text[MESSAGE_UNIT_BYTES + 64];
+	char done[MESSAGE_UNIT_BYTES + 64], rate[MESSAGE_UNIT_BYTES + 64], left[48];
+	size_t room = (size_t)(canvas->columns - canvas->width);
 
-	progress_to_string(&rank->progress, text, sizeof(text));
-	cell(canvas, "%s", text);
-	rate_to_string(history, rank->progress.unit, text, sizeof(text));
-	cell(canvas, "%s%s", text[0] != '\0' ? ", " : "", text);
-	left_to_string(history, canvas->now_ns, text, sizeof(text));
-	cell(canvas, "%s%s", text[0] != '\0' ? ", " : "", text);
+	progress_to_string(&rank->progress, done, sizeof(done));
+	rate_to_string(history, rank->progress.unit, rate, sizeof(rate));
+	left_to_string(history, canvas->now_ns, left, sizeof(left));
+	cell(canvas, "%s", done);
+	if (rate[0] != '\0' && strlen(done) + strlen(rate) + strlen(left) + 4 <= room)
+		cell(canvas, ", %s", rate);
+	if (left[0] != '\0')
+		cell(canvas, ", %s", left);
 }
 
 static void

@@ -118,8 +118,8 @@ byte_at(const struct iovec *vectors, size_t at)
 static size_t
 write_once(struct channel *channel, size_t most)
 {
-	struct evbuffer_iovec peeked[VECTORS];
-	struct iovec vectors[VECTORS];
+	struct evbuffer_iovec peeked[VECTORS] = {0};
+	struct iovec vectors[VECTORS] = {0};
 	int n = evbuffer_peek(channel->queue, (ssize_t)most, NULL, peeked, VECTORS), used = 0;
 	size_t sum = 0;
 	ssize_t written;

@@ -66,11 +66,13 @@ wants_a_shell(const struct check *check, int rank)
 						">", ">>", "2>", "2>&1", NULL};
 	char *const *argv = config_worker(&check->config, rank)->argv;
 
-	for (size_t i = 0; argv[i] != NULL; i++) {
+	if (strcmp(argv[0], "cd") == 0)
+		return true;
+	for (size_t i = 1; argv[i] != NULL; i++) {
 		if (is_one_of(argv[i], operators))
 			return true;
 	}
-	return strcmp(argv[0], "cd") == 0;
+	return false;
 }
 
 static bool

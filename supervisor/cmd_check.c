@@ -48,20 +48,23 @@ unknown_option(const char *word)
 	return usage(what, word);
 }
 
-/* The value of option `name` at argv[*i]: behind '=' or the next word; NULL if argv[*i] is another.
+/*
+ * True if argv[*i] is the option `name`; *value is what stands behind its '=', or the next word, ""
+ * if there is none.
  */
-static const char *
-option_value(int argc, char **argv, int *i, const char *name)
+static bool
+is_option(int argc, char **argv, int *i, const char *name, const char **value)
 {
 	size_t len = strlen(name);
+	const char *word = argv[*i];
 
-	if (strncmp(argv[*i], name, len) != 0)
-		return NULL;
-	if (argv[*i][len] == '=')
-		return argv[*i] + len + 1;
-	if (argv[*i][len] != '\0')
-		return NULL;
-	return *i + 1 < argc ? argv[++*i] : "";
+	if (strncmp(word, name, len) != 0 || (word[len] != '\0' && word[len] != '='))
+		return false;
+	if (word[len] == '=')
+		*value = word + len + 1;
+	else
+		*value = *i + 1 < argc ? argv[++*i] : "";
+	return true;
 }
 
 static int
@@ -87,13 +90,13 @@ read_argument(int argc, char **argv, int *i, struct arguments *arguments)
 		*i = argc;
 		return 0;
 	}
-	if ((value = option_value(argc, argv, i, "--set")) != NULL) {
+	if (is_option(argc, argv, i, "--set", &value)) {
 		if (*value == '\0')
 			return usage("--set wants SECTION.KEY=VALUE", "");
 		arguments->sets[arguments->sets_len++] = (char *)value;
 		return 0;
 	}
-	if ((value = option_value(argc, argv, i, "--ranks")) != NULL)
+	if (is_option(argc, argv, i, "--ranks", &value))
 		return read_ranks(value, &arguments->ranks);
 	if (argv[*i][0] == '-')
 		return unknown_option(argv[*i]);

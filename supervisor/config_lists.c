@@ -188,10 +188,8 @@ static int
 parse_limit(struct config_parse *parse, char **text, struct worker_settings *worker)
 {
 	struct worker_limit *limit = &worker->limits[worker->limits_len];
-	char *name = *text, *value;
+	char *name = cut_word(text, " \t="), *value = cut_word(text, " \t,");
 
-	name = cut_word(text, " \t=");
-	value = cut_word(text, " \t,");
 	limit->resource = limit_resource(parse, name);
 	if (limit->resource < 0)
 		return -1;

@@ -181,9 +181,11 @@ parse_command(struct config_parse *parse, const char *text)
 	struct words_error error;
 	size_t count;
 
-	worker->argv = store_keep(parse->store, words_split(text, &count, &error));
+	worker->argv = words_split(text, &count, &error);
 	if (worker->argv == NULL)
 		return config_why(parse, "byte %zu: %s", error.position, error.what);
+	if (store_keep(parse->store, worker->argv) == NULL)
+		return config_why(parse, "out of memory");
 	if (count == 0 || *worker->argv[0] == '\0')
 		return config_why(parse, "it names no program");
 	return config_keep_text(parse, text, &worker->command);

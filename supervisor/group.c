@@ -181,7 +181,7 @@ on_stop(struct step *step)
 	if (group_is_running(g))
 		begin_stop(step);
 	else
-		continue_end(step);
+		stop_in_end(step);
 }
 
 /* Between two epochs nothing runs: a stop is the end. */

@@ -19,6 +19,7 @@
 #define CAUSE_BYTES     (MESSAGE_TEXT_BYTES + 32)
 #define DETAIL_BYTES    512
 #define JUDGE_DELAY_NS  (50 * NS_PER_MSEC)  /* a rank's SIGTERM may be everybody's */
+#define CLOSE_GRACE_NS  (2 * NS_PER_SEC)    /* a job's closed link to its rank's exit */
 #define ABORT_TERM_NS   (500 * NS_PER_MSEC) /* ABORT to SIGTERM */
 #define REPEAT_NS       (200 * NS_PER_MSEC) /* a stop repeated within this is one stop */
 #define EXTEND_MAX_NS   (86400 * NS_PER_SEC)

@@ -117,6 +117,7 @@ on_died(struct step *step, struct rank *rank)
 	rank->died_ns = step->now_ns;
 	rank->ending = step->event->ending;
 	disarm_rank_timers(rank);
+	rank->timer_ns[RANK_TIMER_JUDGE] = 0;
 	judge(step, rank);
 }
 

@@ -56,6 +56,8 @@ enter_end(struct step *step)
 	set_group_state(step, GROUP_STOPPING);
 	for (int i = 0; i < g->settings.world_size; i++) {
 		disarm_rank_timers(&g->ranks[i]);
+		if (!g->ranks[i].pending)
+			g->ranks[i].timer_ns[RANK_TIMER_JUDGE] = 0;
 		if (rank_is_alive(&g->ranks[i]))
 			set_rank_state(step, &g->ranks[i], RANK_STOPPING);
 	}
@@ -276,6 +278,15 @@ begin_stop(struct step *step)
 	continue_end(step);
 }
 
+/* An end that waits longer than a stop may is held to stop_timeout from here on. */
+void
+stop_in_end(struct step *step)
+{
+	if (!step->g->killed)
+		arm_kill(step, step->g->settings.timeout_ns[BOUND_STOP]);
+	continue_end(step);
+}
+
 static bool
 all_left_in_peace(const struct group *g)
 {
@@ -293,9 +304,12 @@ all_left_in_peace(const struct group *g)
 static bool
 some_rank_was_asked(const struct group *g)
 {
-	for (int i = 0; i < g->settings.world_size; i++)
-		if (g->ranks[i].told || g->ranks[i].sent_signals > 1)
+	for (int i = 0; i < g->settings.world_size; i++) {
+		const struct rank *rank = &g->ranks[i];
+
+		if ((rank->told && !rank->said_stopping) || rank->sent_signals > 1)
 			return true;
+	}
 	return false;
 }
 

@@ -48,6 +48,7 @@ struct rank *first_pending(const struct group *group);
 void forget_pending(struct group *group);
 void kill_rank(struct step *step, struct rank *rank, int signal);
 void begin_stop(struct step *step);
+void stop_in_end(struct step *step);
 void finish_job(struct step *step);
 void continue_end(struct step *step);
 void kill_everything(struct step *step);

@@ -287,7 +287,7 @@ on_closed(struct step *step, struct rank *rank)
 		return;
 	/* A job's rank that has done its work closes its link on its way to its exit status. */
 	if (g->settings.job && g->go)
-		rank->timer_ns[RANK_TIMER_JUDGE] = deadline_after(step->now_ns, JUDGE_DELAY_NS);
+		rank->timer_ns[RANK_TIMER_JUDGE] = deadline_after(step->now_ns, CLOSE_GRACE_NS);
 	else
 		lose(step, rank, REASON_RANK_DISCONNECTED, "link-closed");
 }

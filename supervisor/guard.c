@@ -82,15 +82,35 @@ stop_with_the_group(pid_t supervisor)
 	kill(supervisor, SIGCONT);
 }
 
+/* A supervisor that somebody has stopped could not act on it otherwise. */
 static void
-pass_on(pid_t supervisor, const siginfo_t *info, bool had_terminal)
+ask_stop(pid_t supervisor, int signal)
 {
-	if (info->si_signo == SIGTSTP)
+	kill(supervisor, signal);
+	kill(supervisor, SIGCONT);
+}
+
+static void
+pass_on(pid_t supervisor, int signal, bool had_terminal)
+{
+	switch (signal) {
+	case SIGTSTP:
 		stop_with_the_group(supervisor);
-	else if (info->si_signo == SIGHUP && had_terminal && !has_terminal())
-		kill(supervisor, SIGTERM);
-	else
-		kill(supervisor, info->si_signo);
+		break;
+	case SIGTERM:
+	case SIGINT:
+	case SIGQUIT:
+		ask_stop(supervisor, signal);
+		break;
+	case SIGHUP:
+		if (had_terminal && !has_terminal())
+			ask_stop(supervisor, SIGTERM);
+		else
+			kill(supervisor, signal);
+		break;
+	default:
+		kill(supervisor, signal);
+	}
 }
 
 static int
@@ -106,7 +126,7 @@ watch(pid_t supervisor)
 		if (sigwaitinfo(&wanted, &info) < 0)
 			continue;
 		if (info.si_signo != SIGCHLD)
-			pass_on(supervisor, &info, had_terminal);
+			pass_on(supervisor, info.si_signo, had_terminal);
 	}
 	return status;
 }

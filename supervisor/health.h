@@ -22,7 +22,7 @@ struct health_settings {
 };
 
 /*
- * Settings are copied, the strings and the group in them must live as long as the socket. Events
+ * Settings are copied; what their source points to must live as long as the socket. Events
  * have the base's lowest priority, so that an answer follows the news of the same turn. NULL with
  * a text in error[0..size) on failure.
  */

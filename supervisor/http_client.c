@@ -16,7 +16,6 @@ enum phase {
 };
 
 struct http_client {
-	TAILQ_ENTRY(http_client) entry;
 	struct http_clients *clients;
 	struct event *event;
 	int fd;
@@ -40,7 +39,6 @@ void
 http_clients_init(struct http_clients *clients, struct event_base *base, http_handler handler,
 		  void *arg)
 {
-	TAILQ_INIT(&clients->list);
 	clients->n = 0;
 	clients->base = base;
 	clients->handler = handler;
@@ -50,8 +48,14 @@ http_clients_init(struct http_clients *clients, struct event_base *base, http_ha
 static void
 client_free(struct http_client *client)
 {
-	TAILQ_REMOVE(&client->clients->list, client, entry);
-	client->clients->n--;
+	struct http_clients *clients = client->clients;
+	int i = 0;
+
+	while (clients->v[i] != client)
+		i++;
+	clients->n--;
+	memmove(&clients->v[i], &clients->v[i + 1],
+		(size_t)(clients->n - i) * sizeof(struct http_client *));
 	event_free(client->event);
 	close(client->fd);
 	free(client->out);
@@ -61,22 +65,17 @@ client_free(struct http_client *client)
 void
 http_clients_close(struct http_clients *clients)
 {
-	struct http_client *client;
-
-	while ((client = TAILQ_FIRST(&clients->list)) != NULL)
-		client_free(client);
+	while (clients->n > 0)
+		client_free(clients->v[clients->n - 1]);
 }
 
 bool
 http_clients_evict(struct http_clients *clients)
 {
-	struct http_client *client;
-
-	TAILQ_FOREACH(client, &clients->list, entry)
-	{
-		if (client->phase == WRITING)
+	for (int i = 0; i < clients->n; i++) {
+		if (clients->v[i]->phase == WRITING)
 			continue;
-		client_free(client);
+		client_free(clients->v[i]);
 		return true;
 	}
 	return false;
@@ -273,8 +272,7 @@ http_client_new(struct http_clients *clients, int fd, bool local)
 		return;
 	}
 	client->uid = cred.uid;
-	TAILQ_INSERT_TAIL(&clients->list, client, entry);
-	clients->n++;
+	clients->v[clients->n++] = client;
 	restart_deadline(client);
 	read_in(client);
 }

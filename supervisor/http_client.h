@@ -4,12 +4,10 @@
 
 #include "supervisor/http_server.h"
 
-#include <sys/queue.h>
-
 struct http_client;
 
 struct http_clients {
-	TAILQ_HEAD(, http_client) list; /* oldest first */
+	struct http_client *v[HTTP_CLIENTS_MAX]; /* [n], oldest first */
 	int n;
 	struct event_base *base;
 	http_handler handler;
@@ -20,7 +18,10 @@ void http_clients_init(struct http_clients *clients, struct event_base *base, ht
 		       void *arg);
 void http_clients_close(struct http_clients *clients);
 
-/* Takes fd and reads what is there: a request that is whole is answered at once. */
+/*
+ * Takes fd and reads what is there: a request that is whole is answered at once. There must be
+ * room for one more.
+ */
 void http_client_new(struct http_clients *clients, int fd, bool local);
 
 /* Drops the oldest client whose request is not whole, or whose answer is sent; false if none. */

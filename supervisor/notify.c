@@ -14,6 +14,7 @@
 #define DATAGRAM_MAX_BYTES 4096
 #define DATAGRAMS_A_TURN   64
 #define FDS_MAX            16
+#define NOTIFY_PRIORITY    2 /* a flood keeps nobody from being heard or answered */
 
 struct notify {
 	int rank, fd;
@@ -194,7 +195,7 @@ notify_open(struct event_base *base, int rank, const char *path, uid_t uid, gid_
 		return NULL;
 	}
 	notify->event = event_new(base, notify->fd, EV_READ | EV_PERSIST, on_readable, notify);
-	if (notify->event == NULL || event_priority_set(notify->event, 0) != 0 ||
+	if (notify->event == NULL || event_priority_set(notify->event, NOTIFY_PRIORITY) != 0 ||
 	    event_add(notify->event, NULL) != 0) {
 		snprintf(error, size, "%s: cannot be watched", path);
 		notify_close(notify);

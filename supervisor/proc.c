@@ -96,6 +96,17 @@ proc_news(pid_t pid, struct ending *ending)
 	return PROC_ENDS;
 }
 
+char
+proc_state(pid_t pid)
+{
+	char stat[STAT_BYTES];
+	const char *p;
+
+	if (!read_stat(pid, stat) || (p = find_field(stat, FIELD_STATE)) == NULL)
+		return 0;
+	return *p;
+}
+
 pid_t
 proc_parent(pid_t pid)
 {

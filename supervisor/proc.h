@@ -21,6 +21,9 @@ enum proc_news {
  */
 enum proc_news proc_news(pid_t pid, struct ending *ending);
 
+/* The state letter ('R', 'S', 'T', 'Z', ...) of a process, 0 if it cannot be read. */
+char proc_state(pid_t pid);
+
 /* The parent of a process, -1 if it cannot be read. */
 pid_t proc_parent(pid_t pid);
 

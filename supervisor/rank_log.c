@@ -15,7 +15,7 @@
 #define NAME_BYTES 64
 
 struct rank_log {
-	int dirfd, fd; /* fd -1: could not be opened, tried again at the next write */
+	int dirfd, fd; /* fd -1: nothing was written yet, or it could not be opened */
 	int rank;
 	uint64_t half, size;  /* bytes */
 	uint64_t lost;        /* bytes that the disk did not take since the last that it took */
@@ -73,7 +73,6 @@ struct rank_log *
 rank_log_open(int dirfd, int rank, uint32_t epoch, uint64_t cap_bytes)
 {
 	struct rank_log *log;
-	int saved;
 
 	if (cap_bytes == 0) {
 		errno = EINVAL;
@@ -86,13 +85,7 @@ rank_log_open(int dirfd, int rank, uint32_t epoch, uint64_t cap_bytes)
 	log->dirfd = dirfd;
 	log->rank = rank;
 	log->half = cap_bytes < 2 ? 1 : cap_bytes / 2;
-	log->fd = file_open(dirfd, rank);
-	if (log->fd < 0) {
-		saved = errno;
-		free(log);
-		errno = saved;
-		return NULL;
-	}
+	log->fd = -1;
 	return log;
 }
 

@@ -1,7 +1,8 @@
 /*
  * rank-N.log in the group's folder: the bytes a rank printed in this epoch, as they were, the
- * newest `cap` of them. At half the cap the file becomes rank-N.log.1 and a new one begins. The
- * files of the RANK_LOG_EPOCHS epochs before are kept as rank-N.epoch-E.log and .log.1.
+ * newest `cap` of them; there is no file before the first byte. At half the cap the file becomes
+ * rank-N.log.1 and a new one begins. The files of the RANK_LOG_EPOCHS epochs before are kept as
+ * rank-N.epoch-E.log and .log.1.
  */
 #ifndef SUPERVISOR_RANK_LOG_H
 #define SUPERVISOR_RANK_LOG_H
@@ -15,7 +16,7 @@ struct rank_log;
 
 /*
  * Starts the file of `epoch` in the folder `dirfd` (the caller's, open as long as the log). NULL
- * with errno set; cap_bytes 0 is EINVAL: open none.
+ * with errno set if memory ran out; cap_bytes 0 is EINVAL: open none.
  */
 struct rank_log *rank_log_open(int dirfd, int rank, uint32_t epoch, uint64_t cap_bytes);
 

@@ -284,7 +284,7 @@ report_end(const struct status_source *source, const struct rundir *dir, uint64_
 		log_warnx("no report: out of memory");
 		return;
 	}
-	if (dir != NULL &&
+	if (dir->fd >= 0 &&
 	    write_document(dir->fd, dir->path, RUNDIR_REPORT, report, error, sizeof(error)) != 0)
 		log_warnx("%s", error);
 	if (statedir_make(state_dir, error, sizeof(error)) != 0 ||

@@ -30,8 +30,8 @@ json_t *report_json(const struct status_source *source, uint64_t now_ns);
 void report_news(const struct status_source *source, const struct rundir *dir, uint64_t now_ns);
 
 /*
- * At tree empty: report.json, the state directory (of which the oldest reports are removed) and the
- * termination log. What cannot be written is warned of.
+ * At tree empty: report.json (unless the folder is not open), the state directory, of which the
+ * oldest reports are removed, and the termination log. What cannot be written is warned of.
  */
 void report_end(const struct status_source *source, const struct rundir *dir, uint64_t now_ns);
 

@@ -12,19 +12,27 @@
 
 #define PRIORITIES     3 /* links and signals, timers and requests, output */
 #define RESCAN_USEC    2000
+#define TURN_NS        (5 * NS_PER_MSEC)
 #define FLUSH_NS       (2 * NS_PER_SEC)
 #define START_LINE_MAX 256
 
 void
 supervisor_step(struct supervisor *s, struct group_event event)
 {
+	uint64_t now_ns = monotonic_ns();
+
 	if (s->in_step)
 		return;
 	s->in_step = true;
-	group_step(&s->group, &event, monotonic_ns(), &s->actions);
+	group_step(&s->group, &event, now_ns, &s->actions);
 	supervisor_act(s, &event);
 	s->in_step = false;
 	s->changed = true;
+	/* Events that never cease would keep the loop from what a turn does at its end. */
+	if (s->turn_ns == 0)
+		s->turn_ns = now_ns;
+	else if (now_ns - s->turn_ns > TURN_NS)
+		event_base_loopbreak(s->base);
 }
 
 void
@@ -80,6 +88,14 @@ on_timer(evutil_socket_t fd, short what, void *arg)
 		supervisor_step(s, event);
 }
 
+static void
+on_news(evutil_socket_t fd, short what, void *arg)
+{
+	(void)fd;
+	(void)what;
+	supervisor_tell_news(arg);
+}
+
 /* --- one turn --- */
 
 static void
@@ -127,15 +143,17 @@ tell_transitions(struct supervisor *s)
 static void
 turn(struct supervisor *s)
 {
-	/* Steps taken outside the loop's events may have left work behind. */
-	bool busy = supervisor_forks_wanted(s) || s->changed || s->child_died;
+	/* A step taken before the loop may have left work behind. */
+	bool busy = supervisor_forks_wanted(s) || s->changed;
 	int flags = EVLOOP_ONCE | (busy ? EVLOOP_NONBLOCK : 0);
 
+	s->turn++;
+	s->turn_ns = 0;
 	if (event_base_loop(s->base, flags) < 0)
 		fatalx(EXIT_LOOP, "the event loop failed");
 	s->heard_all = false;
-	supervisor_sweep(s);
 	supervisor_fork_some(s);
+	supervisor_sweep(s);
 	if (!s->changed)
 		return;
 	s->changed = false;
@@ -206,17 +224,35 @@ open_health(struct supervisor *s, char *error, size_t size)
 }
 
 static void
+on_library_log(int severity, const char *text)
+{
+	if (severity >= EVENT_LOG_WARN)
+		log_warnx("libevent: %s", text);
+}
+
+static void
+on_library_failure(int error)
+{
+	(void)error;
+	fatalx(EXIT_LOOP, "the event library cannot go on");
+}
+
+static void
 open_screen(struct supervisor *s)
 {
 	struct writer_options options = {.out_fd = STDOUT_FILENO,
 					 .err_fd = STDERR_FILENO,
 					 .format = s->options->log_format,
 					 .prefix = s->options->prefix,
+					 .ranks_kept = config_worker(s->config, 0)->log_bytes > 0,
 					 .group = s->config->name};
 
+	event_set_log_callback(on_library_log);
+	event_set_fatal_callback(on_library_failure);
 	s->base = event_base_new();
 	if (s->base == NULL || event_base_priority_init(s->base, PRIORITIES) != 0 ||
 	    (s->timer = evtimer_new(s->base, on_timer, s)) == NULL ||
+	    (s->news = evtimer_new(s->base, on_news, s)) == NULL ||
 	    (s->writer = writer_open(s->base, &options)) == NULL)
 		fatalx(EXIT_LOOP, "the event loop cannot be set up");
 	log_set_sink(writer_log, s->writer);
@@ -274,6 +310,7 @@ close_all(struct supervisor *s)
 	log_set_sink(NULL, NULL);
 	writer_close(s->writer);
 	event_free(s->timer);
+	event_free(s->news);
 	if (s->signals != NULL)
 		event_free(s->signals);
 	if (s->guard != NULL)

@@ -42,7 +42,10 @@ struct rank_io {
 	char *gpu;             /* its own GPUs, "" or NULL: none */
 	char *visible_devices; /* CUDA_VISIBLE_DEVICES, NULL: as inherited */
 	bool fork_wanted;
-	bool has_user; /* runs as another user: an exit code of 0 in /proc may mean "not told" */
+	bool stopped;   /* by somebody's SIGSTOP, and it was said */
+	int late_words; /* said after the end had begun */
+	uint64_t turn;  /* in which its link was read last */
+	bool has_user;  /* runs as another user: an exit code of 0 in /proc may mean "not told" */
 	enum rank_state shown; /* last told on standard error */
 };
 
@@ -61,8 +64,10 @@ struct supervisor {
 	struct status_source source;
 
 	struct event_base *base;
-	struct event *timer, *signals, *guard;
+	struct event *timer, *news, *signals, *guard;
 	uint64_t timer_ns; /* what the timer is set to, 0: off */
+	uint64_t turn;     /* counts the turns of the loop */
+	uint64_t turn_ns;  /* of the first step of this turn, 0: none yet */
 	struct writer *writer;
 	struct terminal *terminal;
 	struct health *health;
@@ -85,6 +90,7 @@ struct supervisor {
 	size_t abort_len;
 
 	enum group_state shown;
+	bool news_untold;
 	bool heard_all;  /* in this turn of the loop */
 	bool in_step;    /* actions are being carried out */
 	bool changed;    /* since the last look at the screen and the timer */
@@ -104,6 +110,7 @@ void supervisor_hear_all(struct supervisor *s);
 
 /* supervisor_act.c */
 void supervisor_act(struct supervisor *s, const struct group_event *event);
+void supervisor_tell_news(struct supervisor *s);
 /* Carries on with what an end has begun; called in every turn. */
 void supervisor_sweep(struct supervisor *s);
 
@@ -124,5 +131,10 @@ void supervisor_notify_word(int rank, const struct message *message, void *arg);
 /* supervisor_signal.c */
 int supervisor_open_signals(struct supervisor *s);
 void supervisor_read_signals(struct supervisor *s);
+/*
+ * Signals the rank's process group, and the rank itself if it has joined another. The rank is not
+ * yet waited for. False with errno set if nobody was there.
+ */
+bool supervisor_signal_rank(pid_t pid, int signal);
 
 #endif

@@ -10,6 +10,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#define NEWS_DELAY_USEC 2000
+
 static void
 send_packet(struct supervisor *s, int rank, const char *packet, size_t len, int fd)
 {
@@ -102,11 +104,11 @@ kill_group(struct supervisor *s, int rank, int signal)
 		return;
 	if (signal == STOP_SIGNAL)
 		signal = config_worker(s->config, rank)->stop_signal;
-	if (kill(-pid, signal) != 0 && errno != ESRCH)
+	if (!supervisor_signal_rank(pid, signal) && errno != ESRCH)
 		log_warn("rank %d (pid %d) cannot be sent signal %d", rank, (int)pid, signal);
 	/* A stopped process cannot act on it otherwise. */
 	if (signal != SIGKILL)
-		kill(-pid, SIGCONT);
+		supervisor_signal_rank(pid, SIGCONT);
 }
 
 static void
@@ -138,17 +140,28 @@ supervisor_sweep(struct supervisor *s)
 	for (size_t i = 0; i < n; i++)
 		if (rank_is_alive(&s->group.ranks[i]))
 			return;
-	if (!tree_holds_only(s->pids, n) || !tree_is_empty())
+	if (!tree_holds_only(s->pids, n))
+		return;
+	/* The leaders are waited for now, and their numbers may become anybody's. */
+	memset(s->pids, 0, n * sizeof(*s->pids));
+	if (!tree_is_empty())
 		return;
 	s->sweep = 0;
-	memset(s->pids, 0, n * sizeof(*s->pids));
 	supervisor_step(s, event);
 }
 
-static void
-tell_news(struct supervisor *s)
+/*
+ * What the news costs, in lines and documents, is spent when the ranks have had the time to wake up
+ * and read their ABORT.
+ */
+void
+supervisor_tell_news(struct supervisor *s)
 {
 	const struct loss *loss = &s->group.loss;
+
+	if (!s->news_untold)
+		return;
+	s->news_untold = false;
 
 	if (loss->rank != NO_RANK && s->ranks[loss->rank].output != NULL)
 		output_drain(s->ranks[loss->rank].output);
@@ -173,6 +186,7 @@ warn_late(struct supervisor *s, const struct action *action)
 static void
 end_epoch(struct supervisor *s)
 {
+	supervisor_tell_news(s);
 	for (int i = 0; i < s->group.settings.world_size; i++)
 		if (s->ranks[i].output != NULL)
 			output_drain(s->ranks[i].output);
@@ -217,7 +231,8 @@ act_one(struct supervisor *s, const struct action *action, const struct group_ev
 		begin_sweep(s, action->number);
 		break;
 	case ACTION_NEWS:
-		tell_news(s);
+		s->news_untold = true;
+		event_add(s->news, &(struct timeval){.tv_usec = NEWS_DELAY_USEC});
 		break;
 	case ACTION_WARN:
 		if (action->rank == NO_RANK)

@@ -11,7 +11,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define PACKETS_A_TURN 64 /* of one link: a flood must not keep the others waiting */
+#define PACKETS_A_TURN 64  /* of one link: a flood must not keep the others waiting */
+#define PACKETS_HELD   512 /* more than a link holds: what was said before a death is read */
+#define LATE_WORDS_MAX 8   /* of one rank are logged */
 #define PRIORITY_LINK  0
 #define PRIORITY_FLOOD 2
 #define LOGGED_BYTES   256
@@ -28,9 +30,10 @@ static const enum event_kind event_of_verb[VERB_COUNT] = {
 static void
 log_late_words(struct supervisor *s, int rank, const char *packet, size_t len)
 {
+	struct rank_io *io = &s->ranks[rank];
 	char text[LOGGED_BYTES];
 
-	if (group_is_running(&s->group))
+	if (group_is_running(&s->group) || io->late_words++ >= LATE_WORDS_MAX)
 		return;
 	message_to_string(packet, len, text, sizeof(text));
 	log_info("rank %d said after the end had begun: %s", rank, text);
@@ -142,13 +145,13 @@ read_packet(struct supervisor *s, int rank, bool *eof)
 	return false;
 }
 
-/* Reads up to a turn's share. False if the share was not enough. */
+/* Reads up to `most` packets. False if there may be more. */
 static bool
-read_share(struct supervisor *s, int rank, bool *eof)
+read_packets(struct supervisor *s, int rank, int most, bool *eof)
 {
 	if (s->ranks[rank].link_fd < 0)
 		return true;
-	for (int i = 0; i < PACKETS_A_TURN; i++)
+	for (int i = 0; i < most; i++)
 		if (!read_packet(s, rank, eof))
 			return true;
 	return false;
@@ -158,12 +161,14 @@ void
 supervisor_read_link(struct supervisor *s, int rank)
 {
 	struct rank_io *io = &s->ranks[rank];
-	bool eof = false, drained = read_share(s, rank, &eof);
+	bool eof = false, drained = read_packets(s, rank, PACKETS_A_TURN, &eof);
+	bool flood = !drained || io->turn == s->turn;
 
+	io->turn = s->turn;
 	if (eof)
 		judge_eof(s, rank);
 	else if (io->link != NULL)
-		event_priority_set(io->link, drained ? PRIORITY_LINK : PRIORITY_FLOOD);
+		event_priority_set(io->link, flood ? PRIORITY_FLOOD : PRIORITY_LINK);
 }
 
 /* An end that is met on the way is judged by its own event. */
@@ -185,7 +190,7 @@ supervisor_hear_all(struct supervisor *s)
 		return;
 	for (int i = 0; i < n && group_is_running(&s->group); i++) {
 		if (s->polled[2 * i].revents != 0)
-			read_share(s, i, &eof);
+			read_packets(s, i, PACKETS_HELD, &eof);
 		if (s->polled[2 * i + 1].revents != 0)
 			notify_drain(s->ranks[i].notify);
 	}
@@ -216,7 +221,7 @@ on_exit_of_rank(evutil_socket_t fd, short what, void *arg)
 		return;
 	event.ending = ending_from_siginfo(info.si_code, info.si_status);
 	hear_before_judging(s, &event);
-	read_share(s, io->rank, &eof);
+	read_packets(s, io->rank, PACKETS_HELD, &eof);
 	event_free(io->exit);
 	io->exit = NULL;
 	close_link(io);

@@ -316,7 +316,8 @@ supervisor_close_rank(struct supervisor *s, int rank)
 	notify_close(io->notify);
 	io->output = NULL;
 	io->notify = NULL;
-	io->fork_wanted = false;
+	io->fork_wanted = io->stopped = false;
+	io->late_words = 0;
 }
 
 size_t

@@ -5,6 +5,7 @@
 
 #include <signal.h>
 #include <sys/signalfd.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 static void
@@ -18,13 +19,21 @@ ask_stop(struct supervisor *s, int signal)
 	supervisor_step(s, event);
 }
 
+bool
+supervisor_signal_rank(pid_t pid, int signal)
+{
+	bool sent = kill(-pid, signal) == 0;
+
+	return (getpgid(pid) != pid && kill(pid, signal) == 0) || sent;
+}
+
 /* To every rank's own group, once. */
 static void
 pass_on(struct supervisor *s, int signal)
 {
 	for (int i = 0; i < s->group.settings.world_size; i++)
 		if (rank_is_alive(&s->group.ranks[i]) && !s->group.ranks[i].died)
-			kill(-s->pids[i], signal);
+			supervisor_signal_rank(s->pids[i], signal);
 }
 
 /* Ctrl-Z: the ranks stop, then we do. The time that passes until fg counts for no bound. */
@@ -41,12 +50,45 @@ stop_with_the_ranks(struct supervisor *s)
 	s->changed = true;
 }
 
+/* Whom somebody else stops says nothing, and holds all its peers up. */
+static void
+tell_stop(struct supervisor *s, int rank, const siginfo_t *info)
+{
+	bool stopped = info->si_code == CLD_STOPPED;
+	char name[32];
+
+	if (!group_is_running(&s->group) || stopped == s->ranks[rank].stopped)
+		return;
+	s->ranks[rank].stopped = stopped;
+	signal_name(info->si_status, name, sizeof(name));
+	if (stopped)
+		log_warnx("rank %d (pid %d) was stopped by %s, and its peers wait for it: kill "
+			  "-CONT %d lets it go on",
+			  rank, (int)info->si_pid, name, (int)info->si_pid);
+	else
+		log_info("rank %d (pid %d) goes on", rank, (int)info->si_pid);
+}
+
+static void
+look_for_stops(struct supervisor *s)
+{
+	siginfo_t info = {0};
+
+	while (waitid(P_ALL, 0, &info, WSTOPPED | WCONTINUED | WNOHANG) == 0 && info.si_pid != 0) {
+		for (int i = 0; i < s->group.settings.world_size; i++)
+			if (s->pids[i] == info.si_pid)
+				tell_stop(s, i, &info);
+		info.si_pid = 0;
+	}
+}
+
 static void
 on_one_signal(struct supervisor *s, int signal)
 {
 	switch (signal) {
 	case SIGCHLD:
 		s->child_died = true;
+		look_for_stops(s);
 		break;
 	case SIGTERM:
 	case SIGINT:

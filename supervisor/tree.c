@@ -45,9 +45,11 @@ children_of(pid_t parent, size_t *n)
 		*n = proc_children(parent, pids, max);
 		if (*n <= max)
 			return pids;
+		if (max >= CHILDREN_MAX) {
+			*n = max;
+			return pids;
+		}
 		free(pids);
-		if (max >= CHILDREN_MAX)
-			return NULL;
 		max = *n + 64;
 	}
 }

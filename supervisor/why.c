@@ -48,7 +48,7 @@ advice_for_signal(const char *signal)
 }
 
 static const char *
-advice_for_exit(int code)
+advice_for_exit(int code, bool printed)
 {
 	switch (code) {
 	case 0:
@@ -59,7 +59,8 @@ advice_for_exit(int code)
 	case 127:
 		return "a shell found no such program: see command in [worker]";
 	default:
-		return "its last lines say why it left: mend that and start again";
+		return printed ? "its last lines say why it left: mend that and start again"
+			       : "it left without a word: try its command by hand";
 	}
 }
 
@@ -77,7 +78,8 @@ advice_for_disconnected(const json_t *reason)
 	if (has(reason, "signal"))
 		return advice_for_signal(text_of(reason, "signal"));
 	if (has(reason, "exit_code"))
-		return advice_for_exit((int)number_of(reason, "exit_code"));
+		return advice_for_exit((int)number_of(reason, "exit_code"),
+				       json_array_size(json_object_get(reason, "log_tail")) > 0);
 	return "its last lines may say why it left";
 }
 

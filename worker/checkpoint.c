@@ -57,23 +57,20 @@ open_regular(const struct opening *o, const char *name, const char *path, uint64
 	int fd;
 
 	fd = openat(o->dirfd, name, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
-	if (fd < 0)
-		return load_error_set(o->error, errno, "%s", path);
-	if (fstat(fd, &st) != 0) {
+	if (fd < 0 || fstat(fd, &st) != 0) {
 		load_error_set(o->error, errno, "%s", path);
-		close(fd);
-		return -1;
-	}
-	if (!S_ISREG(st.st_mode)) {
+	} else if (!S_ISREG(st.st_mode)) {
 		load_error_set(o->error, 0, "%s: found %s, expected a regular file", path,
 			       S_ISDIR(st.st_mode)    ? "a folder"
 			       : S_ISFIFO(st.st_mode) ? "a FIFO"
 						      : "a special file");
-		close(fd);
-		return -1;
+	} else {
+		*bytes = (uint64_t)st.st_size;
+		return fd;
 	}
-	*bytes = (uint64_t)st.st_size;
-	return fd;
+	if (fd >= 0)
+		close(fd);
+	return -1;
 }
 
 static int
@@ -243,13 +240,14 @@ open_files(struct opening *o)
 {
 	const char **names;
 	size_t n = 0;
-	int r;
+	int r = 0;
 
-	r = list_files(o, &names, &n);
-	if (r == 0) {
-		o->checkpoint->files = calloc(n + 1, sizeof(*o->checkpoint->files));
-		if (o->checkpoint->files == NULL)
-			r = load_error_set(o->error, ENOMEM, "%s", o->dir);
+	if (list_files(o, &names, &n) != 0)
+		return -1;
+	o->checkpoint->files = calloc(n + 1, sizeof(*o->checkpoint->files));
+	if (o->checkpoint->files == NULL) {
+		free(names);
+		return load_error_set(o->error, ENOMEM, "%s", o->dir);
 	}
 	for (size_t i = 0; r == 0 && i < n; i++)
 		r = open_file(o, names[i]);

@@ -185,11 +185,12 @@ static json_t *
 header_entry(const struct synth_tensor *t)
 {
 	json_t *shape = json_array();
+	uint64_t end = t->offset + t->bytes;
 
 	for (int i = 0; i < t->ndim; i++)
 		json_array_append_new(shape, json_integer((json_int_t)t->shape[i]));
 	return json_pack("{s:s, s:o, s:[I, I]}", "dtype", "BF16", "shape", shape, "data_offsets",
-			 (json_int_t)t->offset, (json_int_t)(t->offset + t->bytes));
+			 (json_int_t)t->offset, (json_int_t)end);
 }
 
 /* Length, JSON, and blanks to a multiple of 8 bytes. */

@@ -76,9 +76,8 @@ int tfrank_open(struct tfrank **out);
 
 /*
  * Shuts the link down, so that the supervisor sees its end even where a child still holds a copy,
- * and frees the handle. To the supervisor a rank that closes its link and lives on is lost, so close
- * it only on the way out of an abort, a stop or a failure; a job that is done exits with the link
- * open. NULL is fine.
+ * and frees the handle. For the way out only: to the supervisor a rank whose link has ended and
+ * that lives on is lost. NULL is fine.
  */
 void tfrank_close(struct tfrank *rank);
 

@@ -82,17 +82,26 @@ check_sweep(struct world *world, struct happening happening, int signal)
 	world->swept_hard = signal == SIGKILL;
 }
 
+/* In peace, and not because it was asked to. */
+static bool
+ended_by_itself(const struct process *p)
+{
+	if (!p->reaped || p->end != END_EXIT_0 || p->sent != 0 || p->aborts != 0)
+		return false;
+	return p->stops == 0 || p->stopping;
+}
+
 static void
 check_exit(struct world *world, struct happening happening)
 {
 	const struct group *g = &world->group;
-	bool unfinished = world->options->job && world->asked && !world->finished;
 	int status = reason_exit_status(g->loss.reason);
+	bool unfinished = false;
 
-	for (int i = 0; i < world->options->ranks && world->finished; i++)
-		if (world->p[i].end != END_EXIT_0)
-			unfinished = world->options->job;
-	if (g->loss.reason == REASON_NONE && unfinished && world->asked_by != STOP_BY_VERB)
+	for (int i = 0; i < world->options->ranks; i++)
+		unfinished = unfinished || !ended_by_itself(&world->p[i]);
+	if (g->loss.reason == REASON_NONE && world->options->job && unfinished && world->asked &&
+	    world->asked_by != STOP_BY_VERB)
 		status = world->asked_by == STOP_BY_INT ? EXIT_JOB_SIGINT : EXIT_JOB_SIGTERM;
 	REQUIRE(!world->over);
 	REQUIRE(world->epoch_over);
@@ -277,7 +286,7 @@ check_rank(const struct world *world, struct happening happening, int n)
 	REQUIRE(rank->forked == p->forked && rank->reaped == p->reaped && rank->died == p->dead);
 	REQUIRE(rank->said_hello == p->hello);
 	REQUIRE(rank->pending == p->waiting);
-	REQUIRE(rank->pending == (rank->timer_ns[RANK_TIMER_JUDGE] != 0));
+	REQUIRE((rank->timer_ns[RANK_TIMER_JUDGE] != 0) == (p->waiting || (running && p->closing)));
 	for (int i = 0; i < RANK_TIMER_JUDGE; i++)
 		REQUIRE(running || rank->timer_ns[i] == 0);
 	REQUIRE(!running ||

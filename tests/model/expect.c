@@ -174,7 +174,7 @@ loss_of_group_bound(const struct world *world, struct happening h)
 }
 
 static struct loss_seen
-loss_of_rank_bound(const struct before *before, struct happening h)
+loss_of_rank_bound(const struct world *world, const struct before *before, struct happening h)
 {
 	switch ((enum rank_timer)h.variant) {
 	case RANK_TIMER_STALL:
@@ -185,7 +185,9 @@ loss_of_rank_bound(const struct before *before, struct happening h)
 	case RANK_TIMER_PHASE:
 		return (struct loss_seen){REASON_RANK_TIMEOUT, ANY_RANK};
 	case RANK_TIMER_JUDGE:
-		return (struct loss_seen){REASON_RANK_DISCONNECTED, h.rank};
+		return world->p[h.rank].waiting || world->p[h.rank].closing
+			   ? (struct loss_seen){REASON_RANK_DISCONNECTED, h.rank}
+			   : NOTHING;
 	case RANK_TIMER_SILENCE:
 	case RANK_TIMER_COUNT:
 		break;
@@ -204,6 +206,13 @@ is_news_of_an_end(const struct world *world, struct happening h)
 	       (h.kind == EVENT_REAPED && (!p->dead || p->end == END_UNKNOWN));
 }
 
+/* A job's rank that has done its work closes its link on its way out. */
+static bool
+may_close(const struct world *world)
+{
+	return world->options->job && world->go;
+}
+
 static struct loss_seen
 loss_while_running(const struct world *world, const struct before *before, struct happening h)
 {
@@ -211,12 +220,12 @@ loss_while_running(const struct world *world, const struct before *before, struc
 	case EVENT_SPAWN_FAILED:
 		return (struct loss_seen){REASON_SPAWN_FAILED, h.rank};
 	case EVENT_CLOSED:
-		if (world->p[h.rank].hello && !world->p[h.rank].dead)
-			return (struct loss_seen){REASON_RANK_DISCONNECTED, h.rank};
-		return NOTHING;
+		if (!world->p[h.rank].hello || world->p[h.rank].dead || may_close(world))
+			return NOTHING;
+		return (struct loss_seen){REASON_RANK_DISCONNECTED, h.rank};
 	case EVENT_BOUND:
 		return h.rank == NO_RANK ? loss_of_group_bound(world, h)
-					 : loss_of_rank_bound(before, h);
+					 : loss_of_rank_bound(world, before, h);
 	default:
 		return is_word(h) ? loss_of_word(world, h) : NOTHING;
 	}
@@ -268,6 +277,7 @@ note_end(struct world *world, const struct before *before, struct happening h)
 		if (!p->dead)
 			p->died_ns = world->now_ns;
 		p->dead = true;
+		p->closing = false;
 	}
 	if (h.kind == EVENT_REAPED) {
 		p->reaped = true;
@@ -293,9 +303,6 @@ note_link_word(struct world *world, struct happening h)
 			p->announced = h.variant == THEN_COLLECTIVE || h.variant == THEN_BOTH;
 		p->ready = p->link_ready = true;
 		break;
-	case EVENT_STOPPING:
-		world->leave = true;
-		break;
 	default:
 		break;
 	}
@@ -316,10 +323,10 @@ note_word(struct world *world, struct happening h, bool lost)
 						       : VOICE_LINK;
 	if (unheard || (lost && h.kind != EVENT_HELLO))
 		return;
-	if (!is_notified(h) && h.kind != EVENT_PROBE_READY)
+	if (h.kind == EVENT_STOPPING)
+		world->leave = p->stopping = true;
+	else if (!is_notified(h) && h.kind != EVENT_PROBE_READY)
 		note_link_word(world, h);
-	else if (h.kind == EVENT_STOPPING)
-		world->leave = true;
 	else if (h.kind == EVENT_PROBE_READY)
 		p->ready = true;
 	else if (h.kind == EVENT_NOTIFY_READY && (p->voice == VOICE_NOTIFY || !p->hello))
@@ -330,7 +337,7 @@ static void
 forget_waiting(struct world *world)
 {
 	for (int i = 0; i < world->options->ranks; i++)
-		world->p[i].waiting = false;
+		world->p[i].waiting = world->p[i].closing = false;
 }
 
 static void
@@ -343,10 +350,6 @@ note_asked(struct world *world, const struct before *before, struct happening h)
 	} else {
 		world->asked = true;
 		world->asked_by = h.kind == EVENT_ABANDONED ? STOP_BY_VERB : h.variant;
-		world->finished = true;
-		for (int i = 0; i < world->options->ranks; i++)
-			if (!world->p[i].dead || world->p[i].sent != 0 || world->p[i].aborts != 0)
-				world->finished = false;
 	}
 	forget_waiting(world);
 }
@@ -370,6 +373,7 @@ world_note(struct world *world, const struct before *before, struct happening h,
 		break;
 	case EVENT_CLOSED:
 		p->link_open = false;
+		p->closing = world_running(before) && p->hello && !p->dead && may_close(world);
 		break;
 	case EVENT_DIED:
 	case EVENT_REAPED:

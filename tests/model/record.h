@@ -13,7 +13,9 @@
 #define RECORD_MAX_BYTES 4096
 
 size_t record_size(const struct world *world);
-/* Forgets what no longer matters, then writes record_size() bytes. */
+/* settle.c */
+void world_settle(struct world *world);
+/* Settles the world, then writes record_size() bytes. */
 void record_save(struct world *world, unsigned char *record);
 /* Into a world of the same options. */
 void record_load(struct world *world, const unsigned char *record);

@@ -65,9 +65,10 @@ struct happening {
 /* What the world knows of one rank in this epoch. */
 struct process {
 	bool fork_wanted, forked, dead, reaped, link_open;
-	bool hello, ready, link_ready, announced; /* what it said; announced THEN=collective */
-	bool waiting;                             /* its end is judged later */
-	bool killed;                              /* by a SIGKILL of ours */
+	bool hello, ready, link_ready, announced, stopping; /* said; announced THEN=collective */
+	bool waiting;                                       /* its end is judged later */
+	bool closing;                                       /* so is the end of its link */
+	bool killed;                                        /* by a SIGKILL of ours */
 	uint8_t voice, digest;
 	uint8_t gos, aborts, stops; /* packets it was sent */
 	uint8_t end;                /* enum end_kind that was told first */
@@ -84,7 +85,6 @@ struct world {
 	struct process p[WORLD_RANKS_MAX];
 	bool spoken, go, group_id, news;
 	bool leave, asked, restart_asked; /* why the group stops */
-	bool finished;                    /* every rank had left in peace when the stop was asked */
 	bool swept, swept_hard, epoch_over, over;
 	uint8_t asked_by; /* enum stop_kind */
 };
@@ -117,8 +117,12 @@ struct before {
 	enum group_state state;
 	uint32_t epoch;
 	bool killed;
-	bool unhealthy; /* the rank at hand */
-	struct loss loss;
+	bool unhealthy;     /* the rank at hand */
+	enum reason reason; /* of the loss, and so on */
+	int lost;
+	enum bound bound;
+	uint64_t at_ns;
+	char cause[64];
 	uint64_t timer_ns[GROUP_TIMER_COUNT];
 };
 

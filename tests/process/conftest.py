@@ -10,6 +10,7 @@ carries the test's mark in its environment, no file in the run directory.
 Environment: TF_BUILD names the build folder (default build/), TF_SLOW multiplies every deadline.
 """
 
+import contextlib
 import json
 import os
 import re
@@ -246,7 +247,8 @@ class Place:
                 wrong.append(f"did not end on SIGTERM: {program.told()}")
         for pid in self.processes():
             wrong.append(f"left behind: pid {pid}: {cmdline_of(pid)}")
-            os.kill(pid, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
         return wrong
 
 

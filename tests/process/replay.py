@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import SLOW, deadline_after, left, read_proc, stat_of
+from conftest import SLOW, TFSUPERVISOR, children_of, deadline_after, left, read_proc, stat_of
 
 THOROUGH = os.environ.get("TF_THOROUGH") == "1"
 WILD_RANK = str(Path(__file__).resolve().parent / "wild_rank.py")
@@ -118,19 +118,19 @@ class Gate:
         self.listener.listen(1024)
         os.chmod(place.root / name, 0o777)
         self.waiting = {}
-        self.pids = {}
 
     def await_ranks(self, n, seconds=15.0):
-        """Waits until n ranks stand here; their pids by their numbers."""
+        """Waits until n more ranks stand here; their pids by their numbers."""
         end = deadline_after(seconds)
-        while len(self.waiting) < n:
+        pids = {}
+        while len(pids) < n:
             self.listener.settimeout(max(left(end), 0.001))
             sock, _ = self.listener.accept()
             sock.settimeout(max(left(end), 0.001))
             rank, pid = map(int, sock.recv(64).split())
             self.waiting[rank] = sock
-            self.pids[rank] = pid
-        return self.pids
+            pids[rank] = pid
+        return pids
 
     def release(self, *ranks):
         """Lets these ranks through, all if none are named."""

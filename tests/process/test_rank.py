@@ -8,8 +8,9 @@ import socket
 
 import pytest
 
-from conftest import DEADLINE_S, SLOW, TFWORKER
+from conftest import DEADLINE_S, SLOW, TFWORKER, stat_of
 
+PF_EXITING = 4
 SHAPE = "--layout qwen3 --layers 4 --hidden 64 --intermediate 128 --vocab 512 --seed 7".split()
 
 
@@ -177,6 +178,16 @@ def test_sums_of_expert_slots_equal_the_reference(place, model):
         assert status == 0
         assert receipt["sum"]["wrong"] == 0 and receipt["sum"]["rows"] > 67
         assert receipt["gather"]["wrong"] == 0
+
+
+def test_a_rank_that_is_done_leaves_its_link_to_its_exit(place, model):
+    link = Link(place, 0, "--once", world_size=1)
+    to_ready([link])
+    go([link])
+    link.drain()
+    stat = stat_of(link.program.pid)
+    assert stat == [] or stat[0] in (b"Z", b"X") or int(stat[6]) & PF_EXITING
+    assert link.end()[0] == 0
 
 
 def abort(reason="RankDisconnected", rank=1, detail="rank 1 was killed by SIGKILL"):

@@ -83,7 +83,8 @@ def ignore(*signals):
 
 
 def die(signal):
-    _signal.signal(number_of(signal), _signal.SIG_DFL)
+    if number_of(signal) != _signal.SIGKILL:
+        _signal.signal(number_of(signal), _signal.SIG_DFL)
     posix.kill(posix.getpid(), number_of(signal))
 
 
@@ -132,4 +133,5 @@ def hold():
 
 if __name__ == "__main__":
     with open(sys.argv[1], encoding="utf-8") as file:
-        exec(file.read(), globals())
+        what = file.read()
+    exec(what, globals())

@@ -4,6 +4,7 @@
 
 #include "supervisor/status_json.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -96,9 +97,8 @@ demo_lose(struct demo *demo, enum reason reason, const char *cause)
 			      .pid = 4242,
 			      .progress = demo->group.ranks[1].progress,
 			      .at_ns = DEMO_NOW_NS};
-	strcpy(loss->cause, cause);
-	strcpy(loss->detail, "rank 1: ");
-	strcat(loss->detail, cause);
+	snprintf(loss->cause, sizeof(loss->cause), "%s", cause);
+	snprintf(loss->detail, sizeof(loss->detail), "rank 1: %.400s", cause);
 	demo->group.state = GROUP_STOPPING;
 	return loss;
 }

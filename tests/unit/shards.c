@@ -80,18 +80,17 @@ static json_t *
 header_of(const struct shard_tensor *tensors, size_t count)
 {
 	json_t *root = json_object(), *shape;
-	uint64_t begin = 0;
+	uint64_t begin = 0, end;
 
-	for (size_t i = 0; i < count; i++) {
+	for (size_t i = 0; i < count; i++, begin = end) {
+		end = begin + bytes_of(&tensors[i]);
 		shape = json_array();
 		for (size_t k = 0; k < tensors[i].ndim; k++)
 			json_array_append_new(shape, json_integer((json_int_t)tensors[i].shape[k]));
 		json_object_set_new(root, tensors[i].name,
 				    json_pack("{s:s, s:o, s:[I, I]}", "dtype",
 					      dtype_word(tensors[i].dtype), "shape", shape,
-					      "data_offsets", (json_int_t)begin,
-					      (json_int_t)(begin + bytes_of(&tensors[i]))));
-		begin += bytes_of(&tensors[i]);
+					      "data_offsets", (json_int_t)begin, (json_int_t)end));
 	}
 	return root;
 }

@@ -34,7 +34,7 @@ control_characters_do_not_reach_a_terminal(void **state)
 	EXPECT("a\tb\bc\007d\177e\0f", false, "a\tb?c?d?e?f");
 	EXPECT("\xc2\x9b"
 	       "31m",
-	    false, "?31m");
+	       false, "?31m");
 }
 
 static void
@@ -43,9 +43,9 @@ what_is_not_utf8_is_shown_as_question_marks(void **state)
 	(void)state;
 	EXPECT("gr\xc3\xbc\xc3\x9f"
 	       "e \xe2\x82\xac \xf0\x9f\x98\x80",
-	    false,
-	    "gr\xc3\xbc\xc3\x9f"
-	    "e \xe2\x82\xac \xf0\x9f\x98\x80");
+	       false,
+	       "gr\xc3\xbc\xc3\x9f"
+	       "e \xe2\x82\xac \xf0\x9f\x98\x80");
 	EXPECT("\xff\xfe|\xc3|\xe2\x82|\xf0\x9f\x98", false, "??|?|??|???");
 	EXPECT("\xed\xa0\x80\xc0\x80", false, "?????");
 }
@@ -62,7 +62,7 @@ escape_sequences_vanish(void **state)
 	EXPECT("\033[31", true, "");
 	EXPECT("\033[?25l\033[31;\xff"
 	       "mx",
-	    true, "?mx");
+	       true, "?mx");
 }
 
 static void

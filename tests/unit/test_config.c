@@ -258,6 +258,29 @@ precedence_is_default_file_worker_set(void **state)
 }
 
 static void
+a_rank_s_section_wins_wherever_it_stands(void **state)
+{
+	(void)state;
+	load("[worker.1]\nlog = 1MiB\n[worker]\ncommand = a\nlog = 2MiB\n[group]\nranks = 2\n");
+	assert_int_equal(config.workers[0].log_bytes, 2 << 20);
+	assert_int_equal(config.workers[1].log_bytes, 1 << 20);
+}
+
+static void
+no_core_is_dumped_unless_limits_name_it(void **state)
+{
+	(void)state;
+	load("[group]\nranks = 2\n[worker]\ncommand = a\nlimits = nofile=64\n"
+	     "[worker.1]\nlimits = core=unlimited\n");
+	assert_int_equal(config.workers[0].limits_len, 2);
+	assert_int_equal(config.workers[0].limits[1].resource, RLIMIT_CORE);
+	assert_int_equal(config.workers[0].limits[1].soft, 0);
+	assert_int_equal(config.workers[0].limits[1].hard, 0);
+	assert_int_equal(config.workers[1].limits_len, 1);
+	assert_true(config.workers[1].limits[0].soft == RLIM_INFINITY);
+}
+
+static void
 ranks_without_a_section_share_their_strings(void **state)
 {
 	(void)state;
@@ -452,6 +475,8 @@ main(void)
 	    cmocka_unit_test_teardown(every_form_of_ready_is_known, unload),
 	    cmocka_unit_test_teardown(a_long_command_arrives_whole, unload),
 	    cmocka_unit_test_teardown(precedence_is_default_file_worker_set, unload),
+	    cmocka_unit_test_teardown(a_rank_s_section_wins_wherever_it_stands, unload),
+	    cmocka_unit_test_teardown(no_core_is_dumped_unless_limits_name_it, unload),
 	    cmocka_unit_test_teardown(ranks_without_a_section_share_their_strings, unload),
 	    cmocka_unit_test_teardown(auto_ranks_are_fixed_once_and_sections_applied, unload),
 	    cmocka_unit_test_teardown(auto_ranks_that_leave_a_section_over_are_refused, unload),

@@ -1,4 +1,4 @@
-/* sources: supervisor/metrics.c supervisor/group.c supervisor/group_death.c supervisor/group_end.c supervisor/group_rank.c supervisor/group_start.c supervisor/group_text.c supervisor/group_time.c supervisor/bound.c */
+/* sources: supervisor/metrics.c supervisor/group*.c supervisor/bound.c */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

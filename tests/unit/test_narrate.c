@@ -13,7 +13,7 @@
 
 #define T0        (1000 * NS_PER_SEC)
 #define RANKS     5
-#define AT(tenth) (T0 + (uint64_t)(tenth) * 100 * NS_PER_MSEC)
+#define AT(tenth) (T0 + (uint64_t)(tenth)*100 * NS_PER_MSEC)
 
 static struct group group;
 static struct progress_history histories[RANKS];
@@ -41,8 +41,8 @@ group_open(void **state)
 		rank->forked = rank->said_hello = true;
 		rank->pid = 4000 + i;
 		rank->forked_ns = rank->state_ns = T0;
-		rank->progress = (struct progress){.done = 10 * (uint64_t)i, .total = 48,
-		    .unit = "layer"};
+		rank->progress =
+		    (struct progress){.done = 10 * (uint64_t)i, .total = 48, .unit = "layer"};
 		progress_note(&histories[i], &rank->progress, T0);
 	}
 	return 0;
@@ -100,11 +100,11 @@ who_is_waited_for_is_named_with_its_progress_and_the_bound(void **state)
 	(void)state;
 	for (int i = 0; i < RANKS; i++)
 		if (i != 3)
-			make_ready(i, AT(10 * i));
+			make_ready(i, AT(24) - 190 * NS_PER_SEC);
 	group.ranks[3].progress.done = 31;
-	progress_note(&histories[3], &group.ranks[3].progress, AT(260));
-	assert_string_equal(waiting(AT(260)),
-	    "waiting for rank 3: layer 31 of 48, about 400 s left, 26s of 10m");
+	progress_note(&histories[3], &group.ranks[3].progress, AT(24));
+	assert_string_equal(waiting(AT(24)),
+			    "waiting for rank 3: layer 31 of 48, about 40 s left, 3m10s of 10m");
 }
 
 static void
@@ -113,8 +113,9 @@ several_late_ranks_are_one_line_with_the_slowest(void **state)
 	(void)state;
 	make_ready(3, AT(10));
 	make_ready(4, AT(20));
-	assert_string_equal(waiting(AT(1910)), "waiting for ranks 0, 1, 2: the slowest is rank 0, "
-					       "layer 0 of 48, no progress for 3m11s, 3m10s of 10m");
+	assert_string_equal(waiting(AT(1910)),
+			    "waiting for ranks 0, 1, 2: the slowest is rank 0, "
+			    "layer 0 of 48, no progress for 3m11s, 3m10s of 10m");
 }
 
 static void
@@ -165,12 +166,13 @@ ready_says_after_how_long_and_who_is_waited_for(void **state)
 {
 	(void)state;
 	make_ready(1, AT(123));
-	assert_string_equal(tell(1, RANK_LOADING, RANK_READY, AT(123)),
+	assert_string_equal(
+	    tell(1, RANK_LOADING, RANK_READY, AT(123)),
 	    "rank 1: ready after 12.3 s (layer 48 of 48), waits for ranks 0, 2, 3, 4");
 	for (int i = 2; i < RANKS; i++)
 		make_ready(i, AT(124));
 	assert_string_equal(tell(4, RANK_LOADING, RANK_READY, AT(123)),
-	    "rank 4: ready after 12.4 s (layer 48 of 48), waits for rank 0");
+			    "rank 4: ready after 12.4 s (layer 48 of 48), waits for rank 0");
 }
 
 static void
@@ -181,10 +183,10 @@ the_last_to_be_ready_is_told_though_go_came_in_the_same_step(void **state)
 		make_ready(i, AT(1900));
 	give_go(GROUP_COLLECTIVE);
 	assert_string_equal(tell(0, RANK_LOADING, RANK_COLLECTIVE, AT(1900)),
-	    "rank 0: ready after 3m10s (layer 48 of 48)");
+			    "rank 0: ready after 3m10s (layer 48 of 48)");
 	assert_null(tell(1, RANK_READY, RANK_COLLECTIVE, AT(1900)));
 	assert_string_equal(tell(0, RANK_LOADING, RANK_SERVING, AT(1901)),
-	    "rank 0: ready after 3m10s (layer 48 of 48), serving, 0.1 s after go");
+			    "rank 0: ready after 3m10s (layer 48 of 48), serving, 0.1 s after go");
 }
 
 static void
@@ -192,12 +194,13 @@ go_says_how_long_and_how_skewed_the_start_was(void **state)
 {
 	(void)state;
 	give_go(GROUP_COLLECTIVE);
-	assert_string_equal(tell(NO_RANK, GROUP_LOADING, GROUP_COLLECTIVE, AT(1900)),
+	assert_string_equal(
+	    tell(NO_RANK, GROUP_LOADING, GROUP_COLLECTIVE, AT(1900)),
 	    "go: all 5 ranks ready after 3m10s, skew 3.1 s, first collective begins");
 	assert_string_equal(tell(NO_RANK, GROUP_COLLECTIVE, GROUP_SERVING, AT(1905)),
-	    "serving, 0.5 s after go");
+			    "serving, 0.5 s after go");
 	assert_string_equal(tell(NO_RANK, GROUP_STARTING, GROUP_SERVING, AT(1900)),
-	    "go: all 5 ranks ready after 3m10s, skew 3.1 s, serving");
+			    "go: all 5 ranks ready after 3m10s, skew 3.1 s, serving");
 	group.go_ns = 0;
 	assert_string_equal(tell(NO_RANK, GROUP_STARTING, GROUP_SERVING, AT(1900)), "serving");
 }
@@ -211,27 +214,27 @@ an_end_says_why_and_whose(void **state)
 	group.stop_asked = group.stop_wanted = true;
 	group.stop_signal = SIGTERM;
 	assert_string_equal(tell(NO_RANK, GROUP_SERVING, GROUP_STOPPING, T0),
-	    "stopping: SIGTERM came");
+			    "stopping: SIGTERM came");
 	group.loss.reason = REASON_RANK_DISCONNECTED;
 	group.loss.rank = 0;
 	snprintf(group.loss.cause, sizeof(group.loss.cause), "exited 3");
 	assert_string_equal(tell(NO_RANK, GROUP_LOADING, GROUP_STOPPING, T0),
-	    "ending the group: RankDisconnected: rank 0, exited 3");
+			    "ending the group: RankDisconnected: rank 0, exited 3");
 	rank->ending.how = ENDING_KILLED;
 	rank->ending.code = SIGTERM;
 	rank->sent_signals = UINT64_C(1) << SIGTERM;
 	assert_string_equal(tell(1, RANK_STOPPING, RANK_GONE, T0),
-	    "rank 1: gone, killed SIGTERM by us");
+			    "rank 1: gone, killed SIGTERM by us");
 	rank->sent_signals = 0;
 	rank->victim = true;
 	rank->ending.how = ENDING_EXITED;
 	rank->ending.code = 1;
 	assert_string_equal(tell(1, RANK_STOPPING, RANK_GONE, T0),
-	    "rank 1: gone, exited 1, after the loss of rank 0");
+			    "rank 1: gone, exited 1, after the loss of rank 0");
 	group.timer_ns[TIMER_BACKOFF] = T0 + 2 * NS_PER_SEC;
 	group.window_restarts = 1;
 	assert_string_equal(tell(NO_RANK, GROUP_STOPPING, GROUP_BACKOFF, T0),
-	    "restarting in 2.0 s, restart 1 of 3");
+			    "restarting in 2.0 s, restart 1 of 3");
 }
 
 #define TEST(f) cmocka_unit_test_setup_teardown(f, group_open, group_close)

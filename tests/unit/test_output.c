@@ -195,7 +195,8 @@ a_megabyte_line_is_cut_with_a_mark_and_the_next_is_whole(void **state)
 	}
 	say(&f, "\nnext\n", 6);
 	hang_up(&f);
-	snprintf(mark, sizeof(mark), " ... [%d bytes cut]\nnext\n", 1024 * 1024 - OUTPUT_LINE_BYTES);
+	snprintf(mark, sizeof(mark), " ... [%d bytes cut]\nnext\n",
+		 1024 * 1024 - OUTPUT_LINE_BYTES);
 	assert_string_equal(got.shown + OUTPUT_LINE_BYTES, mark);
 	assert_true(got.longest < OUTPUT_LINE_BYTES + 64);
 	fixture_close(&f);

@@ -136,7 +136,7 @@ a_bounded_number_of_earlier_epochs_is_kept(void **state)
 
 		for (int i = 0; i < 4; i++)
 			rank_log_write(log, text,
-			    (size_t)snprintf(text, sizeof(text), "epoch %u\n", epoch));
+				       (size_t)snprintf(text, sizeof(text), "epoch %u\n", epoch));
 		rank_log_close(log);
 	}
 	assert_string_equal(contents("rank-1.log"), "epoch 10\n");
@@ -193,9 +193,21 @@ the_file_is_ours_alone_whatever_the_umask(void **state)
 	struct stat st;
 
 	(void)state;
+	rank_log_write(log, "mine\n", 5);
 	umask(old);
 	assert_int_equal(fstatat(dirfd_, "rank-1.log", &st, 0), 0);
 	assert_int_equal(st.st_mode & 07777, 0600);
+	rank_log_close(log);
+}
+
+static void
+a_silent_rank_has_no_file(void **state)
+{
+	struct rank_log *log = rank_log_open(dirfd_, 1, 1, 1000);
+	struct stat st;
+
+	(void)state;
+	assert_int_equal(fstatat(dirfd_, "rank-1.log", &st, 0), -1);
 	rank_log_close(log);
 }
 
@@ -226,6 +238,7 @@ main(void)
 	    TEST(a_first_epoch_starts_over_leftovers),
 	    TEST(a_full_disk_is_warned_of_once_and_the_gap_is_marked),
 	    TEST(the_file_is_ours_alone_whatever_the_umask),
+	    TEST(a_silent_rank_has_no_file),
 	    TEST(a_planted_link_is_not_followed),
 	};
 

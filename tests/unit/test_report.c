@@ -1,4 +1,4 @@
-/* sources: supervisor/report.c supervisor/report_line.c supervisor/status_json.c supervisor/clean.c supervisor/narrate.c supervisor/progress.c supervisor/rundir.c supervisor/rundir_path.c supervisor/group.c supervisor/group_death.c supervisor/group_end.c supervisor/group_rank.c supervisor/group_start.c supervisor/group_text.c supervisor/group_time.c supervisor/bound.c */
+/* sources: supervisor/report.c supervisor/report_line.c supervisor/status_json.c supervisor/clean.c supervisor/narrate.c supervisor/progress.c supervisor/rundir.c supervisor/rundir_path.c supervisor/group*.c supervisor/bound.c */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -78,13 +78,13 @@ a_timeout_names_the_key_to_raise(void **state)
 
 	loss = demo_lose(demo, REASON_RANK_TIMEOUT, "load_timeout of 1h passed");
 	loss->bound = BOUND_LOAD;
-	strcpy(loss->detail, "late: rank 1; load_timeout = 1h");
+	snprintf(loss->detail, sizeof(loss->detail), "late: rank 1; load_timeout = 1h");
 	assert_string_equal(
 	    last_line(demo),
 	    "RankTimeout: rank 1 (pid 4242, gpu 1) was still loading (layer 36 of 48) when "
 	    "load_timeout = 1h passed, 12.3 s after the start; raise load_timeout in [group] if it "
 	    "only needs longer");
-	strcpy(loss->detail, "late: rank 1, 3; load_timeout = 1h");
+	snprintf(loss->detail, sizeof(loss->detail), "late: rank 1, 3; load_timeout = 1h");
 	assert_non_null(strstr(last_line(demo), "passed (late: rank 1, 3), 12.3 s"));
 	loss->bound = BOUND_COLLECTIVE;
 	loss->phase = RANK_COLLECTIVE;

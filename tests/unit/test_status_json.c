@@ -1,4 +1,4 @@
-/* sources: supervisor/status_json.c supervisor/clean.c supervisor/group.c supervisor/group_death.c supervisor/group_end.c supervisor/group_rank.c supervisor/group_start.c supervisor/group_text.c supervisor/group_time.c supervisor/bound.c */
+/* sources: supervisor/status_json.c supervisor/clean.c supervisor/group*.c supervisor/bound.c */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -26,11 +26,11 @@ assert_keys(const json_t *object, const char *expected)
 	char keys[1024] = "";
 	const char *key;
 	json_t *value;
+	size_t n = 0;
 
 	json_object_foreach((json_t *)object, key, value)
 	{
-		strcat(keys, keys[0] == '\0' ? "" : " ");
-		strcat(keys, key);
+		n += (size_t)snprintf(keys + n, sizeof(keys) - n, "%s%s", n > 0 ? " " : "", key);
 	}
 	assert_string_equal(keys, expected);
 }
@@ -223,7 +223,8 @@ whatever_a_rank_says_the_document_is_json(void **state)
 	json_t *status;
 	char *text;
 
-	strcpy(demo->group.ranks[1].status_text, "\"\\ \x01 \xc3\xa9 \xff\xfe \xe2\x82");
+	snprintf(demo->group.ranks[1].status_text, MESSAGE_TEXT_BYTES, "%s",
+		 "\"\\ \x01 \xc3\xa9 \xff\xfe \xe2\x82");
 	status = status_json(&demo->source, DEMO_NOW_NS);
 	text = json_dumps(status, JSON_COMPACT);
 	json_decref(status);

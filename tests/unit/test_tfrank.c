@@ -1,173 +1,11 @@
 /* sources: worker/tfrank.c worker/tfrank_link.c worker/tfrank_wait.c */
-#include "common/deadline.h"
-#include "common/message.h"
-#include "worker/tfrank.h"
+#include "tests/unit/tfrank_peer.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <poll.h>
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/socket.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
-#include <unistd.h>
-
-#include <cmocka.h>
-
-static int peer; /* the supervisor's end */
-static struct tfrank *rank_;
-
-static void
-number_variable(const char *name, int value)
-{
-	char text[16];
-
-	snprintf(text, sizeof(text), "%d", value);
-	setenv(name, text, 1);
-}
-
-static void
-clear_environment(void)
-{
-	static const char *const names[] = {"TFRANK_LINK_FD", "TFRANK_RANK", "TFRANK_WORLD_SIZE",
-					    "TFRANK_EPOCH",   "RANK",        "WORLD_SIZE"};
-
-	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-		unsetenv(names[i]);
-}
-
-static int
-make_link(void)
-{
-	int pair[2];
-
-	assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
-	peer = pair[0];
-	fcntl(pair[1], F_SETFD, 0);
-	number_variable("TFRANK_LINK_FD", pair[1]);
-	return pair[1];
-}
-
-static int
-setup_as(int number)
-{
-	clear_environment();
-	make_link();
-	number_variable("TFRANK_RANK", number);
-	number_variable("TFRANK_WORLD_SIZE", 2);
-	number_variable("TFRANK_EPOCH", 3);
-	assert_int_equal(tfrank_open(&rank_), 0);
-	return 0;
-}
-
-static int
-setup(void **state)
-{
-	(void)state;
-	return setup_as(1);
-}
-
-static int
-setup_zero(void **state)
-{
-	(void)state;
-	return setup_as(0);
-}
-
-static int
-setup_bare(void **state)
-{
-	(void)state;
-	clear_environment();
-	peer = -1;
-	rank_ = NULL;
-	return 0;
-}
-
-static int
-teardown(void **state)
-{
-	(void)state;
-	tfrank_close(rank_);
-	if (peer >= 0)
-		close(peer);
-	return 0;
-}
-
-static void
-says(const struct message *message, int fd)
-{
-	char packet[MESSAGE_MAX_BYTES];
-	struct iovec iov = {packet, message_format(message, packet)};
-	char control[CMSG_SPACE(sizeof(int))] = {0};
-	struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
-
-	if (fd >= 0) {
-		struct cmsghdr *c;
-
-		msg.msg_control = control;
-		msg.msg_controllen = sizeof(control);
-		c = CMSG_FIRSTHDR(&msg);
-		c->cmsg_level = SOL_SOCKET;
-		c->cmsg_type = SCM_RIGHTS;
-		c->cmsg_len = CMSG_LEN(sizeof(int));
-		memcpy(CMSG_DATA(c), &fd, sizeof(int));
-	}
-	assert_true(sendmsg(peer, &msg, MSG_NOSIGNAL) > 0);
-}
-
-static void
-says_verb(enum verb verb)
-{
-	says(&(struct message){.verb = verb}, -1);
-}
-
-static void
-welcomes(int number)
-{
-	says(&(struct message){.verb = VERB_WELCOME,
-			       .rank = number,
-			       .world_size = 2,
-			       .epoch = 4,
-			       .ready_timeout_usec = 7,
-			       .collective_timeout_usec = 30000000},
-	     -1);
-}
-
-static struct message
-hears(void)
-{
-	char packet[MESSAGE_MAX_BYTES];
-	struct message message;
-	struct message_error error;
-	ssize_t n = recv(peer, packet, sizeof(packet), MSG_DONTWAIT);
-
-	assert_true(n > 0);
-	assert_int_equal(message_parse(packet, (size_t)n, FROM_WORKER, &message, &error), 0);
-	return message;
-}
-
-static void
-hears_nothing(void)
-{
-	char packet[MESSAGE_MAX_BYTES];
-
-	assert_int_equal(recv(peer, packet, sizeof(packet), MSG_DONTWAIT), -1);
-	assert_int_equal(errno, EAGAIN);
-}
-
-static void
-hello(void)
-{
-	assert_int_equal(tfrank_hello(rank_, "ab"), 0);
-	assert_int_equal(hears().verb, VERB_HELLO);
-}
 
 /* --- opening --- */
 
@@ -391,24 +229,6 @@ progress_and_watchdog_are_dropped_rather_than_block(void **state)
 	assert_int_equal(tfrank_progress(rank_, 1, 1, "", 0, 0), 0);
 }
 
-static void *
-drain_all(void *arg)
-{
-	char packet[MESSAGE_MAX_BYTES];
-	int *last = arg;
-	struct message message;
-	struct message_error error;
-	ssize_t n;
-
-	do {
-		if ((n = recv(peer, packet, sizeof(packet), 0)) <= 0)
-			return NULL;
-		message_parse(packet, (size_t)n, FROM_WORKER, &message, &error);
-		*last = (int)message.verb;
-	} while (message.verb != VERB_READY);
-	return NULL;
-}
-
 static void
 ready_waits_for_room_instead(void **state)
 {
@@ -423,195 +243,6 @@ ready_waits_for_room_instead(void **state)
 	assert_int_equal(tfrank_ready(rank_, 0), 0);
 	pthread_join(thread, NULL);
 	assert_int_equal(last, VERB_READY);
-}
-
-/* --- waiting --- */
-
-static void
-go_ends_the_wait(void **state)
-{
-	(void)state;
-	hello();
-	welcomes(1);
-	assert_int_equal(tfrank_wait_go(rank_, monotonic_ns() + NS_PER_MSEC), -ETIMEDOUT);
-	says_verb(VERB_GO);
-	assert_int_equal(tfrank_wait_go(rank_, 0), 0);
-}
-
-static void
-an_abort_ends_every_wait_and_tells_why(void **state)
-{
-	unsigned char id[8];
-	size_t len;
-
-	(void)state;
-	hello();
-	assert_string_equal(tfrank_abort_reason(rank_), "");
-	assert_int_equal(tfrank_abort_rank(rank_), -1);
-	says(&(struct message){.verb = VERB_ABORT,
-			       .reason = REASON_RANK_DISCONNECTED,
-			       .rank = 0,
-			       .text = "rank 0 exited 1"},
-	     -1);
-	assert_int_equal(tfrank_wait_go(rank_, 0), -ECONNABORTED);
-	assert_int_equal(tfrank_get_group_id(rank_, id, sizeof(id), &len, NULL, 0), -ECONNABORTED);
-	assert_int_equal(tfrank_collective_timeout_usec(rank_), -ECONNABORTED);
-	assert_int_equal(tfrank_ready(rank_, 0), -ECONNABORTED);
-	assert_non_null(strstr(tfrank_error(), "rank 0 exited 1"));
-	assert_string_equal(tfrank_abort_reason(rank_), "RankDisconnected");
-	assert_int_equal(tfrank_abort_rank(rank_), 0);
-	assert_string_equal(tfrank_abort_detail(rank_), "rank 0 exited 1");
-	hears_nothing();
-}
-
-static void
-an_abort_wins_over_a_go_that_came_before_it(void **state)
-{
-	(void)state;
-	hello();
-	says_verb(VERB_GO);
-	says(&(struct message){.verb = VERB_ABORT, .reason = REASON_RANK_TIMEOUT, .rank = -1}, -1);
-	assert_int_equal(tfrank_wait_go(rank_, 0), -ECONNABORTED);
-	assert_int_equal(tfrank_abort_rank(rank_), -1);
-}
-
-static void
-last_words_behind_a_closed_link_are_read(void **state)
-{
-	(void)state;
-	hello();
-	tfrank_watchdog(rank_); /* unread by the peer: our next read is ECONNRESET */
-	says(&(struct message){.verb = VERB_ABORT, .reason = REASON_RANK_PROTOCOL, .rank = 1}, -1);
-	close(peer);
-	peer = -1;
-	assert_int_equal(tfrank_ready(rank_, 0), -ECONNABORTED);
-	assert_string_equal(tfrank_abort_reason(rank_), "RankProtocol");
-}
-
-static void
-a_supervisor_that_has_gone_ends_the_wait(void **state)
-{
-	(void)state;
-	hello();
-	close(peer);
-	peer = -1;
-	assert_int_equal(tfrank_wait_go(rank_, 0), -EPIPE);
-	assert_int_equal(tfrank_ready(rank_, 0), -EPIPE);
-	assert_int_equal(tfrank_dispatch(rank_), TFRANK_EVENT_CLOSED);
-	assert_int_equal(tfrank_dispatch(rank_), 0);
-}
-
-static void
-a_stop_ends_the_wait_and_has_its_grace(void **state)
-{
-	(void)state;
-	hello();
-	says(&(struct message){.verb = VERB_STOP, .grace_usec = 8000000}, -1);
-	assert_int_equal(tfrank_wait_go(rank_, 0), -ECANCELED);
-	assert_int_equal(tfrank_stop_grace_usec(rank_), 8000000);
-	assert_int_equal(tfrank_stopping(rank_), 0);
-	assert_int_equal(hears().verb, VERB_STOPPING);
-}
-
-static void
-an_empty_packet_is_no_end(void **state)
-{
-	(void)state;
-	hello();
-	assert_int_equal(send(peer, "", 0, 0), 0);
-	assert_int_equal(tfrank_dispatch(rank_), -EPROTO);
-	says_verb(VERB_GO);
-	assert_int_equal(tfrank_dispatch(rank_), TFRANK_EVENT_GO);
-}
-
-static void
-a_packet_that_makes_no_sense_is_an_error_with_its_rule(void **state)
-{
-	(void)state;
-	hello();
-	assert_true(send(peer, "HELLO=1", 7, 0) > 0);
-	assert_int_equal(tfrank_wait_go(rank_, 0), -EPROTO);
-	assert_non_null(strstr(tfrank_error(), "HELLO"));
-}
-
-static void
-the_loop_of_the_caller_gets_each_event_once(void **state)
-{
-	struct pollfd pollfd = {.fd = tfrank_fd(rank_), .events = POLLIN};
-
-	(void)state;
-	hello();
-	assert_int_equal(tfrank_dispatch(rank_), 0);
-	welcomes(1);
-	says_verb(VERB_GO);
-	assert_int_equal(poll(&pollfd, 1, 0), 1);
-	assert_int_equal(tfrank_dispatch(rank_), TFRANK_EVENT_WELCOME | TFRANK_EVENT_GO);
-	assert_int_equal(tfrank_dispatch(rank_), 0);
-	assert_int_equal(tfrank_wait_go(rank_, 0), 0);
-}
-
-/* --- the group id --- */
-
-static void
-same_file(int a, int b)
-{
-	struct stat x, y;
-
-	assert_int_equal(fstat(a, &x), 0);
-	assert_int_equal(fstat(b, &y), 0);
-	assert_int_equal(x.st_ino, y.st_ino);
-	assert_int_equal(x.st_dev, y.st_dev);
-}
-
-static void
-rank_zero_gives_the_id_with_its_descriptor(void **state)
-{
-	char packet[MESSAGE_MAX_BYTES], control[CMSG_SPACE(sizeof(int))], id[512];
-	struct iovec iov = {packet, sizeof(packet)};
-	struct msghdr msg = {.msg_iov = &iov,
-			     .msg_iovlen = 1,
-			     .msg_control = control,
-			     .msg_controllen = sizeof(control)};
-	int file = memfd_create("test", MFD_CLOEXEC), fd;
-	size_t len;
-
-	(void)state;
-	hello();
-	assert_int_equal(tfrank_put_group_id(rank_, "", 0, -1), -EINVAL);
-	assert_int_equal(tfrank_put_group_id(rank_, packet, 513, -1), -EINVAL);
-	assert_int_equal(tfrank_put_group_id(rank_, "12345", 5, file), 0);
-	assert_int_equal(tfrank_put_group_id(rank_, "12345", 5, file), -EPROTO);
-	assert_true(recvmsg(peer, &msg, 0) > 0);
-	assert_non_null(CMSG_FIRSTHDR(&msg));
-	memcpy(&fd, CMSG_DATA(CMSG_FIRSTHDR(&msg)), sizeof(fd));
-	same_file(fd, file);
-	close(fd);
-	assert_int_equal(tfrank_get_group_id(rank_, id, sizeof(id), &len, &fd, 0), 0);
-	same_file(fd, file);
-	close(fd);
-	close(file);
-}
-
-static void
-the_others_get_the_id_and_a_close_on_exec_descriptor(void **state)
-{
-	struct message message = {.verb = VERB_GROUP_ID, .group_id_len = 3};
-	int file = memfd_create("test", MFD_CLOEXEC), fd;
-	char id[3];
-	size_t len;
-
-	(void)state;
-	hello();
-	memcpy(message.group_id, "xyz", 3);
-	says(&message, file);
-	assert_int_equal(tfrank_get_group_id(rank_, id, 2, &len, &fd, 0), -EINVAL);
-	assert_int_equal(tfrank_get_group_id(rank_, id, 3, &len, &fd, 0), 0);
-	assert_int_equal(len, 3);
-	assert_memory_equal(id, "xyz", 3);
-	same_file(fd, file);
-	assert_int_equal(fcntl(fd, F_GETFD), FD_CLOEXEC);
-	close(fd);
-	close(file);
 }
 
 /* --- leaving --- */
@@ -653,6 +284,24 @@ a_forked_child_neither_speaks_nor_holds_nor_ends_the_link(void **state)
 	assert_int_equal(hears().verb, VERB_READY);
 }
 
+static void
+a_child_that_no_fork_handler_saw_does_not_end_the_link(void **state)
+{
+	int status;
+	pid_t pid;
+
+	(void)state;
+	hello();
+	if ((pid = (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0)) == 0) {
+		tfrank_close(rank_);
+		_exit(0);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	hears_nothing();
+	assert_int_equal(tfrank_ready(rank_, 0), 0);
+	assert_int_equal(hears().verb, VERB_READY);
+}
+
 static void *
 pet(void *arg)
 {
@@ -683,9 +332,6 @@ a_watchdog_thread_may_speak_beside_the_writer_and_the_reader(void **state)
 	assert_int_equal(events, TFRANK_EVENT_GO);
 }
 
-#define linked(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
-#define bare(test)   cmocka_unit_test_setup_teardown(test, setup_bare, teardown)
-
 int
 main(void)
 {
@@ -702,20 +348,9 @@ main(void)
 	    linked(a_progress_per_tensor_is_thinned_and_the_last_one_sent),
 	    linked(progress_and_watchdog_are_dropped_rather_than_block),
 	    linked(ready_waits_for_room_instead),
-	    linked(go_ends_the_wait),
-	    linked(an_abort_ends_every_wait_and_tells_why),
-	    linked(an_abort_wins_over_a_go_that_came_before_it),
-	    linked(last_words_behind_a_closed_link_are_read),
-	    linked(a_supervisor_that_has_gone_ends_the_wait),
-	    linked(a_stop_ends_the_wait_and_has_its_grace),
-	    linked(an_empty_packet_is_no_end),
-	    linked(a_packet_that_makes_no_sense_is_an_error_with_its_rule),
-	    linked(the_loop_of_the_caller_gets_each_event_once),
-	    cmocka_unit_test_setup_teardown(rank_zero_gives_the_id_with_its_descriptor, setup_zero,
-					    teardown),
-	    linked(the_others_get_the_id_and_a_close_on_exec_descriptor),
 	    linked(close_is_seen_though_a_copy_lives_on),
 	    linked(a_forked_child_neither_speaks_nor_holds_nor_ends_the_link),
+	    linked(a_child_that_no_fork_handler_saw_does_not_end_the_link),
 	    linked(a_watchdog_thread_may_speak_beside_the_writer_and_the_reader),
 	};
 
