@@ -133,7 +133,7 @@ group_is_serving(const struct group *g)
 	if (g->state != GROUP_SERVING)
 		return false;
 	for (int i = 0; i < g->settings.world_size; i++)
-		if (g->ranks[i].unhealthy || g->ranks[i].pending)
+		if (g->ranks[i].unhealthy || g->ranks[i].suspended || g->ranks[i].pending)
 			return false;
 	return true;
 }

@@ -23,7 +23,8 @@
 #define ABORT_TERM_NS   (500 * NS_PER_MSEC) /* ABORT to SIGTERM */
 #define REPEAT_NS       (200 * NS_PER_MSEC) /* a stop repeated within this is one stop */
 #define EXTEND_MAX_NS   (86400 * NS_PER_SEC)
-#define STOP_SIGNAL     0 /* KILL: the rank's stop_signal, then SIGCONT */
+#define STOP_SIGNAL     0          /* KILL: the rank's stop_signal, then SIGCONT */
+#define DUMP_LEAD_NS    NS_PER_SEC /* dump_signal to the end by a bound */
 #define SILENCE_WARN_NS (300 * NS_PER_SEC)
 
 /* X(enum suffix, word) */
@@ -69,10 +70,13 @@
 	X(NOTIFY_READY, "notify-ready") /* READY=1 on the notify socket */                         \
 	X(PROBE_READY, "probe-ready")   /* a ready probe succeeded, or ready = none */             \
 	X(HEARD, "heard")               /* an output line, or a packet that says nothing more */   \
-	X(CLOSED, "closed")             /* EOF on the link of a process that lives on */           \
-	X(SPAWNED, "spawned")           /* forked; event.pid */                                    \
-	X(DIED, "died")                 /* news: the process is ending or ended */                 \
-	X(REAPED, "reaped")             /* waited for; the status is final */                      \
+	X(OBSERVED, "observed")         /* progress, read from the rank's own lines */             \
+	X(SUSPENDED, "suspended")       /* stopped by a signal */                                  \
+	X(RESUMED, "resumed")                                                                      \
+	X(CLOSED, "closed")   /* EOF on the link of a process that lives on */                     \
+	X(SPAWNED, "spawned") /* forked; event.pid */                                              \
+	X(DIED, "died")       /* news: the process is ending or ended */                           \
+	X(REAPED, "reaped")   /* waited for; the status is final */                                \
 	X(SPAWN_FAILED, "spawn-failed")
 
 #define GROUP_EVENTS(X)                                                                            \
@@ -146,6 +150,7 @@ struct group_event {
 	const struct message_error *error; /* MALFORMED */
 	const char *text;                  /* SPAWN_FAILED: error and path */
 	struct ending ending;              /* DIED, REAPED */
+	const char *note;                  /* DIED, REAPED: beside the ending, or NULL; static */
 	pid_t pid;                         /* SPAWNED */
 	int fd;                            /* that came with the message; for the loop alone */
 	bool notify;                       /* said on the notify socket: oddities are ignored */
@@ -163,6 +168,7 @@ struct loss {
 	char detail[DETAIL_BYTES];
 	struct ending ending;
 	bool by_end;      /* the rank's own end is the cause: `died` until it is told */
+	const char *note; /* of the rank's ending, or NULL; static storage */
 	int error_number; /* ERRNO of FAILED */
 	pid_t pid;
 	struct progress progress;
@@ -187,6 +193,8 @@ struct rank {
 	bool began;   /* said COLLECTIVE=begin */
 	bool then_collective, then_serving;
 	bool unhealthy;        /* watchdog bound passed once */
+	bool suspended;        /* stopped by a signal */
+	const char *note;      /* what is known beside the ending, NULL: nothing; static storage */
 	enum rank_state phase; /* the last state before stopping or gone */
 	uint64_t sent_signals; /* bit n: we sent signal n; bit 0: after its end, to its group */
 	struct ending ending;
@@ -210,6 +218,7 @@ struct group_settings {
 	uint64_t restart_window_ns, restart_backoff_ns;
 	bool stop_in_order, stop_reverse; /* one rank after the other */
 	const int *stop_signals;          /* [world_size], borrowed; NULL: SIGTERM */
+	const int *dump_signals;          /* [world_size], 0: none; borrowed; NULL: none at all */
 	uint64_t timeout_ns[BOUND_COUNT];
 };
 
@@ -224,6 +233,7 @@ struct group_settings {
 	X(SEND_STOP, "stop")                                                                       \
 	X(KILL, "kill")             /* signal to the rank's process group */                       \
 	X(SWEEP, "sweep")           /* number: signal to whatever is left below us */              \
+	X(EVIDENCE, "evidence")     /* a bound has passed: note where every rank is */             \
 	X(NEWS, "news")             /* the first cause is frozen: report it */                     \
 	X(WARN, "warn")             /* warning */                                                  \
 	X(WARN_LATE, "warn-late")   /* half or nine tenths of a bound: bound, percent */           \
@@ -268,6 +278,7 @@ struct group {
 	uint64_t stop_ns;    /* of the last signal that asked, 0: none */
 	bool hurried;
 	bool killed; /* SIGKILL has been sent to what was left */
+	bool dumped; /* the late ranks have had their dump_signal in this epoch */
 	struct loss loss;
 	int exit_status;
 	uint64_t started_ns; /* first fork of the epoch */

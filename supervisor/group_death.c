@@ -116,6 +116,7 @@ on_died(struct step *step, struct rank *rank)
 	rank->died = true;
 	rank->died_ns = step->now_ns;
 	rank->ending = step->event->ending;
+	rank->note = step->event->note;
 	disarm_rank_timers(rank);
 	rank->timer_ns[RANK_TIMER_JUDGE] = 0;
 	judge(step, rank);
@@ -128,8 +129,11 @@ learn_ending(struct step *step, struct rank *rank)
 	struct group *g = step->g;
 
 	rank->ending = step->event->ending;
+	if (step->event->note != NULL)
+		rank->note = step->event->note;
 	if (g->loss.by_end && g->loss.rank == rank_number(g, rank)) {
 		g->loss.ending = rank->ending;
+		g->loss.note = rank->note;
 		name_end(&g->loss);
 	} else if (rank->pending || !group_is_running(g)) {
 		rank->pending = false;

@@ -137,6 +137,9 @@ freeze(struct step *step, const struct rank *rank, enum reason reason)
 	loss->pid = rank->pid;
 	loss->progress = rank->progress;
 	loss->ending = rank->ending;
+	loss->note = rank->note;
+	if (rank->ending.how == ENDING_KILLED && rank->ending.code == SIGABRT && g->go)
+		loss->note = "it aborted itself: it may be the victim of a peer that is stuck";
 	if (step->event->kind == EVENT_FAILED && step->event->rank == loss->rank)
 		loss->error_number = step->event->message->error_number;
 }
@@ -193,7 +196,9 @@ void
 name_end(struct loss *loss)
 {
 	ending_to_string(loss->ending, loss->cause, sizeof(loss->cause));
-	snprintf(loss->detail, sizeof(loss->detail), "rank %d: %.480s", loss->rank, loss->cause);
+	snprintf(loss->detail, sizeof(loss->detail), "rank %d: %.300s%s%s%s", loss->rank,
+		 loss->cause, loss->note != NULL ? " (" : "", loss->note != NULL ? loss->note : "",
+		 loss->note != NULL ? ")" : "");
 }
 
 void
@@ -219,6 +224,7 @@ lose_bound(struct step *step, struct rank *rank, enum bound bound)
 
 	if (g->loss.reason != REASON_NONE || lose_pending(step))
 		return;
+	act(step, ACTION_EVIDENCE, NO_RANK, 0);
 	freeze(step, rank, REASON_RANK_TIMEOUT);
 	g->loss.bound = bound;
 	format_duration(g->settings.timeout_ns[bound], timeout, sizeof(timeout));

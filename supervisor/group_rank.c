@@ -141,7 +141,7 @@ on_status(struct step *step, struct rank *rank)
 }
 
 static void
-on_progress(struct step *step, struct rank *rank)
+take_progress(struct step *step, struct rank *rank)
 {
 	struct progress unit = rank->progress;
 
@@ -153,8 +153,37 @@ on_progress(struct step *step, struct rank *rank)
 		rank->progress.bytes = unit.bytes;
 		rank->progress.bytes_total = unit.bytes_total;
 	}
+}
+
+static void
+on_progress(struct step *step, struct rank *rank)
+{
+	take_progress(step, rank);
 	if (rank->state == RANK_CONNECTED)
 		set_rank_state(step, rank, RANK_LOADING);
+}
+
+/* A rank that speaks no protocol shows by its lines that it loads. */
+static void
+on_observed(struct step *step, struct rank *rank)
+{
+	take_progress(step, rank);
+	if (rank->state == RANK_STARTING)
+		set_rank_state(step, rank, RANK_LOADING);
+}
+
+static void
+on_suspended(struct step *step, struct rank *rank)
+{
+	(void)step;
+	rank->suspended = true;
+}
+
+static void
+on_resumed(struct step *step, struct rank *rank)
+{
+	(void)step;
+	rank->suspended = false;
 }
 
 static void
@@ -335,7 +364,8 @@ on_spawn_failed(struct step *step, struct rank *rank)
 #define LIVE_CELLS                                                                                 \
 	[EVENT_STATUS] = on_status, [EVENT_FAILED] = on_failed, [EVENT_STOPPING] = on_stopping,    \
 	[EVENT_MALFORMED] = on_malformed, [EVENT_HEARD] = on_ignore, [EVENT_CLOSED] = on_closed,   \
-	[EVENT_DIED] = on_died, [EVENT_REAPED] = on_reaped
+	[EVENT_OBSERVED] = on_observed, [EVENT_SUSPENDED] = on_suspended,                          \
+	[EVENT_RESUMED] = on_resumed, [EVENT_DIED] = on_died, [EVENT_REAPED] = on_reaped
 #define LINKED_CELLS                                                                               \
 	LIVE_CELLS, [EVENT_HELLO] = on_late_hello, [EVENT_PROGRESS] = on_progress,                 \
 		    [EVENT_WATCHDOG] = on_watchdog, [EVENT_EXTEND] = on_extend
@@ -354,7 +384,9 @@ on_spawn_failed(struct step *step, struct rank *rank)
 		   [EVENT_EXTEND] = on_ignore, [EVENT_FAILED] = on_ignore,                         \
 		   [EVENT_STOPPING] = on_ignore, [EVENT_MALFORMED] = on_ignore,                    \
 		   [EVENT_NOTIFY_READY] = on_ignore, [EVENT_PROBE_READY] = on_ignore,              \
-		   [EVENT_HEARD] = on_ignore, [EVENT_CLOSED] = on_closed_in_end
+		   [EVENT_HEARD] = on_ignore, [EVENT_OBSERVED] = on_ignore,                        \
+		   [EVENT_SUSPENDED] = on_ignore, [EVENT_RESUMED] = on_ignore,                     \
+		   [EVENT_CLOSED] = on_closed_in_end
 
 /* An empty cell is impossible. Whatever a worker can cause has a cell. */
 static const rank_cell rank_table[RANK_STATE_COUNT][EVENT_RANK_LAST + 1] = {
@@ -389,7 +421,7 @@ note_word(struct step *step, struct rank *rank)
 		note_spoken(step, rank, step->event->notify ? KIND_NOTIFY : KIND_LINK);
 	else if (kind == EVENT_PROBE_READY)
 		note_spoken(step, rank, KIND_PROBED);
-	else if (kind != EVENT_HEARD)
+	else if (kind != EVENT_HEARD && kind != EVENT_OBSERVED)
 		return;
 	heard(step, rank);
 }

@@ -19,7 +19,7 @@ begin_epoch(struct step *step)
 	g->ready_count = g->hello_count = 0;
 	g->spoken = g->group_id_kept = false;
 	g->go = g->settings.no_gate;
-	g->stop_wanted = g->restart_wanted = g->killed = g->hurried = false;
+	g->stop_wanted = g->restart_wanted = g->killed = g->hurried = g->dumped = false;
 	g->first_ready_ns = g->go_ns = g->skew_ns = 0;
 	g->started_ns = step->now_ns;
 	memset(g->timer_ns, 0, sizeof(g->timer_ns));
@@ -65,8 +65,7 @@ start_phase(struct step *step, struct rank *rank, enum rank_state state, enum bo
 {
 	set_rank_state(step, rank, state);
 	rank->phase_bound = bound;
-	rank->timer_ns[RANK_TIMER_PHASE] =
-	    deadline_after(step->now_ns, step->g->settings.timeout_ns[bound]);
+	rank->timer_ns[RANK_TIMER_PHASE] = bound_deadline(step->g, step->now_ns, bound);
 	heard(step, rank);
 }
 

@@ -12,13 +12,23 @@ part_of(uint64_t from_ns, uint64_t timeout_ns, unsigned percent)
 	return timeout_ns == 0 ? 0 : deadline_after(from_ns, timeout_ns / 100 * percent);
 }
 
+/* Where ranks are to be asked for a dump first, that long before the bound itself. */
+uint64_t
+bound_deadline(const struct group *g, uint64_t from_ns, enum bound bound)
+{
+	uint64_t timeout_ns = g->settings.timeout_ns[bound];
+	bool early = g->settings.dump_signals != NULL && !g->dumped && timeout_ns > DUMP_LEAD_NS;
+
+	return deadline_after(from_ns, early ? timeout_ns - DUMP_LEAD_NS : timeout_ns);
+}
+
 void
 arm_load_timers(struct step *step, uint64_t from_ns)
 {
 	struct group *g = step->g;
 	uint64_t timeout_ns = g->settings.timeout_ns[BOUND_LOAD];
 
-	g->timer_ns[TIMER_LOAD] = deadline_after(from_ns, timeout_ns);
+	g->timer_ns[TIMER_LOAD] = bound_deadline(g, from_ns, BOUND_LOAD);
 	g->timer_ns[TIMER_LOAD_HALF] = part_of(from_ns, timeout_ns, HALF_PERCENT);
 	g->timer_ns[TIMER_LOAD_LATE] = part_of(from_ns, timeout_ns, LATE_PERCENT);
 }
@@ -29,7 +39,7 @@ arm_ready_timers(struct step *step)
 	struct group *g = step->g;
 	uint64_t timeout_ns = g->settings.timeout_ns[BOUND_READY];
 
-	g->timer_ns[TIMER_READY] = deadline_after(step->now_ns, timeout_ns);
+	g->timer_ns[TIMER_READY] = bound_deadline(g, step->now_ns, BOUND_READY);
 	g->timer_ns[TIMER_READY_HALF] = part_of(step->now_ns, timeout_ns, HALF_PERCENT);
 	g->timer_ns[TIMER_READY_LATE] = part_of(step->now_ns, timeout_ns, LATE_PERCENT);
 }
@@ -68,11 +78,10 @@ push_back(uint64_t *timer_ns, uint64_t deadline_ns)
 void
 arm_silence(struct step *step, struct rank *rank)
 {
-	uint64_t stall_ns = step->g->settings.timeout_ns[BOUND_STALL];
-
 	if (!silence_counts(step->g, rank))
 		return;
-	push_back(&rank->timer_ns[RANK_TIMER_STALL], deadline_after(step->now_ns, stall_ns));
+	push_back(&rank->timer_ns[RANK_TIMER_STALL],
+		  bound_deadline(step->g, step->now_ns, BOUND_STALL));
 	push_back(&rank->timer_ns[RANK_TIMER_SILENCE],
 		  deadline_after(step->now_ns, SILENCE_WARN_NS));
 }
@@ -232,13 +241,40 @@ warn_late(struct step *step, enum bound bound, int percent)
 	action->bound = bound;
 }
 
+/*
+ * Before the first end by a bound the late ranks get their dump_signal, and the time to act on it.
+ * True if the bound is to be judged later.
+ */
+static bool
+dump_first(struct step *step, enum bound bound, const struct rank *rank, uint64_t *timer_ns)
+{
+	struct group *g = step->g;
+
+	if (g->settings.dump_signals == NULL || g->dumped)
+		return false;
+	g->dumped = true;
+	*timer_ns = deadline_after(step->now_ns, DUMP_LEAD_NS);
+	for (int i = 0; i < g->settings.world_size; i++)
+		if (g->settings.dump_signals[i] != 0 && rank_is_alive(&g->ranks[i]) &&
+		    (&g->ranks[i] == rank || rank_is_late(g, i, bound)))
+			act(step, ACTION_KILL, i, g->settings.dump_signals[i]);
+	return true;
+}
+
 static void
-lose_late(struct step *step, enum bound bound)
+lose_late(struct step *step, enum bound bound, uint64_t *timer_ns)
 {
 	struct rank *late = first_late(step->g, bound);
 
-	if (late != NULL)
+	if (late != NULL && !dump_first(step, bound, late, timer_ns))
 		lose_bound(step, late, bound);
+}
+
+static void
+lose_this(struct step *step, struct rank *rank, enum bound bound, enum rank_timer timer)
+{
+	if (!dump_first(step, bound, rank, &rank->timer_ns[timer]))
+		lose_bound(step, rank, bound);
 }
 
 static void
@@ -246,10 +282,10 @@ on_group_bound(struct step *step, enum timer timer)
 {
 	switch (timer) {
 	case TIMER_LOAD:
-		lose_late(step, BOUND_LOAD);
+		lose_late(step, BOUND_LOAD, &step->g->timer_ns[TIMER_LOAD]);
 		break;
 	case TIMER_READY:
-		lose_late(step, BOUND_READY);
+		lose_late(step, BOUND_READY, &step->g->timer_ns[TIMER_READY]);
 		break;
 	case TIMER_LOAD_HALF:
 		warn_late(step, BOUND_LOAD, HALF_PERCENT);
@@ -285,12 +321,11 @@ static void
 on_watchdog_bound(struct step *step, struct rank *rank)
 {
 	if (rank->unhealthy) {
-		lose_bound(step, rank, BOUND_WATCHDOG);
+		lose_this(step, rank, BOUND_WATCHDOG, RANK_TIMER_WATCHDOG);
 		return;
 	}
 	rank->unhealthy = true;
-	rank->timer_ns[RANK_TIMER_WATCHDOG] =
-	    deadline_after(step->now_ns, step->g->settings.timeout_ns[BOUND_WATCHDOG]);
+	rank->timer_ns[RANK_TIMER_WATCHDOG] = bound_deadline(step->g, step->now_ns, BOUND_WATCHDOG);
 	warn(step, rank_number(step->g, rank),
 	     "has not said WATCHDOG for watchdog_timeout: not ready; ends at twice the bound");
 }
@@ -300,16 +335,16 @@ on_rank_bound(struct step *step, struct rank *rank, enum rank_timer timer)
 {
 	switch (timer) {
 	case RANK_TIMER_STALL:
-		lose_bound(step, rank, BOUND_STALL);
+		lose_this(step, rank, BOUND_STALL, RANK_TIMER_STALL);
 		break;
 	case RANK_TIMER_SILENCE:
 		warn(step, rank_number(step->g, rank), "has been silent for 5 minutes");
 		break;
 	case RANK_TIMER_PHASE:
 		if (rank->phase_bound == BOUND_COLLECTIVE)
-			lose_late(step, BOUND_COLLECTIVE);
+			lose_late(step, BOUND_COLLECTIVE, &rank->timer_ns[timer]);
 		else
-			lose_bound(step, rank, rank->phase_bound);
+			lose_this(step, rank, rank->phase_bound, timer);
 		break;
 	case RANK_TIMER_WATCHDOG:
 		on_watchdog_bound(step, rank);

@@ -32,6 +32,34 @@ ending_json(const struct rank *rank)
 	return json_string(text);
 }
 
+static json_t *
+stack_json(const char *stack)
+{
+	json_t *lines = json_array();
+
+	for (const char *p = stack; *p != '\0';) {
+		size_t n = strcspn(p, "\n");
+
+		json_array_append_new(lines, json_stringn(p, n));
+		p += n + (p[n] == '\n');
+	}
+	return lines;
+}
+
+/* Where it was stuck: the state letter of proc(5), what it waited in, its kernel stack. */
+static json_t *
+evidence_json(const struct status_source *source, int rank)
+{
+	const struct evidence *e =
+	    source->evidence == NULL ? NULL : source->evidence(rank, source->arg);
+	char state[2] = {e == NULL ? '\0' : e->state, '\0'};
+
+	if (state[0] == '\0')
+		return json_null();
+	return json_pack("{s:s, s:s, s:o}", "state", state, "wait_channel", e->wait_channel,
+			 "stack", stack_json(e->stack));
+}
+
 static void
 add_to_ranks(const struct status_source *source, json_t *ranks)
 {
@@ -44,6 +72,7 @@ add_to_ranks(const struct status_source *source, json_t *ranks)
 
 		json_object_set_new(rank, "phase", json_string(rank_state_word(state->phase)));
 		json_object_set_new(rank, "ending", ending_json(state));
+		json_object_set_new(rank, "where", evidence_json(source, (int)i));
 		if ((int)i != source->group->loss.rank)
 			json_object_set_new(rank, "log_tail",
 					    status_tail(source, (int)i, TAIL_OTHER_LINES));

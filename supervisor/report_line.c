@@ -102,6 +102,8 @@ add_ending(struct line *line, const struct loss *loss)
 	} else {
 		add(line, " died");
 	}
+	if (loss->note != NULL)
+		add(line, " (%s)", loss->note);
 }
 
 static void

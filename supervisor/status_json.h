@@ -5,6 +5,7 @@
 #ifndef SUPERVISOR_STATUS_JSON_H
 #define SUPERVISOR_STATUS_JSON_H
 
+#include "supervisor/evidence.h"
 #include "supervisor/group.h"
 
 #include <jansson.h>
@@ -25,6 +26,8 @@ struct status_source {
 	 * strings stay valid until the next call. May be NULL.
 	 */
 	size_t (*tail)(int rank, const char **lines, size_t max, void *arg);
+	/* Where the rank was when a bound passed; NULL: not looked at. May be NULL. */
+	const struct evidence *(*evidence)(int rank, void *arg);
 	void *arg;
 };
 

@@ -131,6 +131,8 @@ tell_transitions(struct supervisor *s)
 		if (state != s->ranks[i].shown)
 			terminal_transition(s->terminal, i, (int)s->ranks[i].shown, (int)state,
 					    now_ns);
+		if (state == RANK_SERVING && s->ranks[i].shown != RANK_SERVING)
+			supervisor_watch_alive(s, i);
 		s->ranks[i].shown = state;
 	}
 	if (s->group.state != s->shown)
@@ -182,6 +184,23 @@ choose_settings(const struct config *config, struct group_settings *settings)
 	memcpy(settings->timeout_ns, config->timeout_ns, sizeof(settings->timeout_ns));
 }
 
+/* NULL if no rank has one. */
+static int *
+choose_dump_signals(const struct config *config)
+{
+	int *signals = calloc((size_t)config->ranks, sizeof(*signals));
+	bool any = false;
+
+	for (int i = 0; signals != NULL && i < config->ranks; i++) {
+		signals[i] = config_worker(config, i)->dump_signal;
+		any |= signals[i] != 0;
+	}
+	if (any)
+		return signals;
+	free(signals);
+	return NULL;
+}
+
 static int
 open_group(struct supervisor *s, char *error, size_t size)
 {
@@ -193,6 +212,8 @@ open_group(struct supervisor *s, char *error, size_t size)
 	s->polled = calloc(2 * (size_t)settings.world_size, sizeof(*s->polled));
 	s->stop_signals = calloc((size_t)settings.world_size, sizeof(*s->stop_signals));
 	settings.stop_signals = s->stop_signals;
+	s->dump_signals = choose_dump_signals(s->config);
+	settings.dump_signals = s->dump_signals;
 	if (s->pids == NULL || s->stop_signals == NULL || s->polled == NULL ||
 	    group_init(&s->group, &settings) != 0 ||
 	    actions_init(&s->actions, settings.world_size) != 0) {
@@ -256,8 +277,11 @@ open_screen(struct supervisor *s)
 	    (s->writer = writer_open(s->base, &options)) == NULL)
 		fatalx(EXIT_LOOP, "the event loop cannot be set up");
 	log_set_sink(writer_log, s->writer);
-	s->output_callbacks = (struct output_callbacks){
-	    .heard = on_heard, .show = on_show, .eof = on_output_eof, .arg = s};
+	s->output_callbacks = (struct output_callbacks){.heard = on_heard,
+							.line = supervisor_on_line,
+							.show = on_show,
+							.eof = on_output_eof,
+							.arg = s};
 }
 
 /* Everything that may be refused before a rank is forked. 0, or -1 with the reason's text. */
@@ -321,7 +345,10 @@ close_all(struct supervisor *s)
 	free(s->ranks);
 	free(s->pids);
 	free(s->polled);
+	free(s->evidence);
+	oom_close(&s->oom);
 	free(s->stop_signals);
+	free(s->dump_signals);
 	free(s->limits);
 }
 
@@ -373,9 +400,11 @@ supervise(int guard_fd, struct config *config, const struct run_options *options
 					  .pid = s.guard_pid,
 					  .gpu = supervisor_gpu,
 					  .tail = supervisor_tail,
+					  .evidence = supervisor_evidence,
 					  .arg = &s};
 	log_init("tfsupervisor", config->name);
 	open_screen(&s);
+	oom_open(&s.oom);
 	if (tree_adopt() != 0)
 		fatal(EXIT_LOOP, "adoption of orphans");
 	status = preflight(&s, error, sizeof(error)) != 0 ? refuse(&s, error) : run_loop(&s);

@@ -8,7 +8,10 @@
 #include "supervisor/group.h"
 #include "supervisor/health.h"
 #include "supervisor/link.h"
+#include "supervisor/evidence.h"
 #include "supervisor/notify.h"
+#include "supervisor/oom.h"
+#include "supervisor/probe.h"
 #include "supervisor/output.h"
 #include "supervisor/report.h"
 #include "supervisor/rundir.h"
@@ -20,6 +23,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <poll.h>
+#include <regex.h>
 #include <sys/types.h>
 
 #define EXIT_LOOP 71 /* the loop itself cannot go on; the guard ends the group */
@@ -38,11 +42,13 @@ struct rank_io {
 	int link_fd, pidfd;
 	struct event *link, *exit;
 	struct notify *notify;
+	struct probe *ready, *alive; /* NULL: not asked */
+	regex_t progress;
+	bool has_progress;
 	struct output *output;
 	char *gpu;             /* its own GPUs, "" or NULL: none */
 	char *visible_devices; /* CUDA_VISIBLE_DEVICES, NULL: as inherited */
 	bool fork_wanted;
-	bool stopped;   /* by somebody's SIGSTOP, and it was said */
 	int late_words; /* said after the end had begun */
 	uint64_t turn;  /* in which its link was read last */
 	bool has_user;  /* runs as another user: an exit code of 0 in /proc may mean "not told" */
@@ -58,7 +64,11 @@ struct supervisor {
 	struct pollfd
 	    *polled;       /* [2 * world_size] links and notify sockets, to look at all at once */
 	int *stop_signals; /* [world_size] */
+	int *dump_signals; /* [world_size], NULL: no rank has one */
 	pid_t *pids;       /* [world_size] of this epoch, 0: not forked; zombies until its end */
+	struct evidence
+	    *evidence; /* [world_size] where each rank was when a bound passed, or NULL */
+	struct oom oom;
 	struct rundir rundir;
 	char rundir_error[RUNDIR_ERROR_BYTES];
 	struct status_source source;
@@ -111,6 +121,7 @@ void supervisor_hear_all(struct supervisor *s);
 /* supervisor_act.c */
 void supervisor_act(struct supervisor *s, const struct group_event *event);
 void supervisor_tell_news(struct supervisor *s);
+const struct evidence *supervisor_evidence(int rank, void *arg);
 /* Carries on with what an end has begun; called in every turn. */
 void supervisor_sweep(struct supervisor *s);
 
@@ -119,6 +130,8 @@ int supervisor_prepare(struct supervisor *s, char *error, size_t size);
 /* Forks the next ranks that are wanted, some at a time, so that those that run are heard. */
 void supervisor_fork_some(struct supervisor *s);
 bool supervisor_forks_wanted(const struct supervisor *s);
+/* What a rank is told in its environment and by braces, but for what only its fork knows. */
+struct environ_values supervisor_values(const struct supervisor *s, int rank);
 void supervisor_close_rank(struct supervisor *s, int rank);
 size_t supervisor_tail(int rank, const char **lines, size_t max, void *arg);
 const char *supervisor_gpu(int rank, void *arg);
@@ -127,6 +140,12 @@ const char *supervisor_gpu(int rank, void *arg);
 void supervisor_watch_rank(struct supervisor *s, int rank);
 void supervisor_read_link(struct supervisor *s, int rank);
 void supervisor_notify_word(int rank, const struct message *message, void *arg);
+
+/* supervisor_probe.c: ranks that do not speak */
+void supervisor_open_probes(struct supervisor *s, int rank);
+void supervisor_watch_alive(struct supervisor *s, int rank);
+void supervisor_close_probes(struct supervisor *s, int rank);
+void supervisor_on_line(int rank, const char *text, size_t len, void *arg);
 
 /* supervisor_signal.c */
 int supervisor_open_signals(struct supervisor *s);

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -168,6 +169,27 @@ supervisor_tell_news(struct supervisor *s)
 	report_news(&s->source, &s->rundir, monotonic_ns());
 }
 
+/* Before the ranks are told: what they do then is no evidence. */
+static void
+gather_evidence(struct supervisor *s)
+{
+	size_t n = (size_t)s->group.settings.world_size;
+
+	if (s->evidence == NULL && (s->evidence = calloc(n, sizeof(*s->evidence))) == NULL)
+		return;
+	for (size_t i = 0; i < n; i++)
+		if (rank_is_alive(&s->group.ranks[i]))
+			evidence_gather(s->pids[i], &s->evidence[i]);
+}
+
+const struct evidence *
+supervisor_evidence(int rank, void *arg)
+{
+	struct supervisor *s = arg;
+
+	return s->evidence == NULL ? NULL : &s->evidence[rank];
+}
+
 static void
 warn_late(struct supervisor *s, const struct action *action)
 {
@@ -194,6 +216,8 @@ end_epoch(struct supervisor *s)
 	for (int i = 0; i < s->group.settings.world_size; i++)
 		supervisor_close_rank(s, i);
 	forget_group_id(s);
+	free(s->evidence);
+	s->evidence = NULL;
 	s->abort_len = 0;
 }
 
@@ -229,6 +253,9 @@ act_one(struct supervisor *s, const struct action *action, const struct group_ev
 		break;
 	case ACTION_SWEEP:
 		begin_sweep(s, action->number);
+		break;
+	case ACTION_EVIDENCE:
+		gather_evidence(s);
 		break;
 	case ACTION_NEWS:
 		s->news_untold = true;

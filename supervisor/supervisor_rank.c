@@ -197,6 +197,18 @@ find_user(struct launch *launch, const struct worker_settings *worker, char *err
 	return 0;
 }
 
+struct environ_values
+supervisor_values(const struct supervisor *s, int rank)
+{
+	struct environ_values values = s->common;
+
+	values.epoch = s->group.epoch;
+	values.link_fd = -1;
+	values.gpu = s->ranks[rank].gpu;
+	values.visible_devices = s->ranks[rank].visible_devices;
+	return values;
+}
+
 /* Words, environment and the files that the command may stand for. */
 static int
 build_words(struct supervisor *s, int rank, struct launch *launch, char *error, size_t size)
@@ -205,11 +217,8 @@ build_words(struct supervisor *s, int rank, struct launch *launch, char *error, 
 	struct environ_values *values = &launch->values;
 	struct brace_values braces;
 
-	*values = s->common;
-	values->epoch = s->group.epoch;
+	*values = supervisor_values(s, rank);
 	values->link_fd = launch->request.link_number;
-	values->gpu = s->ranks[rank].gpu;
-	values->visible_devices = s->ranks[rank].visible_devices;
 	values->notify_socket = launch->notify_path;
 	values->error_file = launch->error_file;
 	snprintf(launch->error_file, sizeof(launch->error_file), "%.4000s/error-%d.json",
@@ -273,6 +282,7 @@ fork_rank(struct supervisor *s, int rank)
 		s->pids[rank] = spawned.pid;
 		s->ranks[rank].pidfd = spawned.pidfd;
 		supervisor_watch_rank(s, rank);
+		supervisor_open_probes(s, rank);
 		event =
 		    (struct group_event){.kind = EVENT_SPAWNED, .rank = rank, .pid = spawned.pid};
 	}
@@ -312,11 +322,12 @@ supervisor_close_rank(struct supervisor *s, int rank)
 	if (io->pidfd >= 0)
 		close(io->pidfd);
 	io->link_fd = io->pidfd = -1;
+	supervisor_close_probes(s, rank);
 	output_close(io->output);
 	notify_close(io->notify);
 	io->output = NULL;
 	io->notify = NULL;
-	io->fork_wanted = io->stopped = false;
+	io->fork_wanted = false;
 	io->late_words = 0;
 }
 

@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 static void
@@ -57,9 +58,9 @@ tell_stop(struct supervisor *s, int rank, const siginfo_t *info)
 	bool stopped = info->si_code == CLD_STOPPED;
 	char name[32];
 
-	if (!group_is_running(&s->group) || stopped == s->ranks[rank].stopped)
+	if (!group_is_running(&s->group) || stopped == s->group.ranks[rank].suspended)
 		return;
-	s->ranks[rank].stopped = stopped;
+	supervisor_rank_event(s, rank, stopped ? EVENT_SUSPENDED : EVENT_RESUMED);
 	signal_name(info->si_status, name, sizeof(name));
 	if (stopped)
 		log_warnx("rank %d (pid %d) was stopped by %s, and its peers wait for it: kill "

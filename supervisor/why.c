@@ -7,6 +7,7 @@
 #include <string.h>
 
 #define OTHERS_SHOWN 16
+#define STACK_SHOWN  6 /* functions of a kernel stack */
 #define LABEL        "  %-9s "
 #define INDENT       "            "
 
@@ -251,6 +252,33 @@ print_others(FILE *out, const json_t *report, const json_t *reason)
 		fprintf(out, INDENT "and %d more\n", shown - OTHERS_SHOWN);
 }
 
+/* Where the ranks were when the bound passed, of those whose state could be read. */
+static void
+print_where(FILE *out, const json_t *report)
+{
+	const json_t *rank, *where, *function;
+	bool first = true;
+	size_t i, k;
+
+	json_array_foreach(json_object_get(report, "ranks"), i, rank)
+	{
+		where = json_object_get(rank, "where");
+		if (!json_is_object(where) || i >= OTHERS_SHOWN)
+			continue;
+		fprintf(out, first ? LABEL : INDENT, "where");
+		first = false;
+		fprintf(out, "rank %.0f: state %s", number_of(rank, "rank"),
+			text_of(where, "state"));
+		if (text_of(where, "wait_channel")[0] != '\0')
+			fprintf(out, ", waits in %s", text_of(where, "wait_channel"));
+		json_array_foreach(json_object_get(where, "stack"), k,
+				   function) if (k < STACK_SHOWN)
+		    fprintf(out, "%s%s", k == 0 ? ", kernel stack " : " < ",
+			    json_string_value(function));
+		fprintf(out, "\n");
+	}
+}
+
 static void
 print_tail(FILE *out, const json_t *reason)
 {
@@ -278,6 +306,7 @@ why_print(FILE *out, const json_t *report)
 	fprintf(out, "\n");
 	print_facts(out, report, reason);
 	print_others(out, report, reason);
+	print_where(out, report);
 	print_tail(out, reason);
 	fprintf(out, LABEL "%s\n", "next", why_advice(reason));
 }
