@@ -194,7 +194,7 @@ struct rank {
 	bool then_collective, then_serving;
 	bool unhealthy;        /* watchdog bound passed once */
 	bool suspended;        /* stopped by a signal */
-	const char *note;      /* what is known beside the ending, NULL: nothing; static storage */
+	const char *note;      /* what is known beside the ending, NULL: nothing; the loop's */
 	enum rank_state phase; /* the last state before stopping or gone */
 	uint64_t sent_signals; /* bit n: we sent signal n; bit 0: after its end, to its group */
 	struct ending ending;

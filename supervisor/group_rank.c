@@ -233,11 +233,11 @@ on_plain_ready(struct step *step, struct rank *rank)
 	rank_becomes_ready(step, rank);
 }
 
-/* The first word decides how a rank speaks: one of the link is ready by the link. */
+/* The first word decides how a rank speaks: who said HELLO there is ready by the link. */
 static void
 on_notify_ready(struct step *step, struct rank *rank)
 {
-	if (rank->kind == KIND_NOTIFY)
+	if (rank->kind == KIND_NOTIFY || !rank->said_hello)
 		rank_becomes_ready(step, rank);
 }
 

@@ -26,7 +26,8 @@
 #include <regex.h>
 #include <sys/types.h>
 
-#define EXIT_LOOP 71 /* the loop itself cannot go on; the guard ends the group */
+#define NOTE_BYTES 256
+#define EXIT_LOOP  71 /* the loop itself cannot go on; the guard ends the group */
 
 /* How `run` was called, beside the configuration. */
 struct run_options {
@@ -45,6 +46,7 @@ struct rank_io {
 	struct probe *ready, *alive; /* NULL: not asked */
 	regex_t progress;
 	bool has_progress;
+	char note[NOTE_BYTES];
 	struct output *output;
 	char *gpu;             /* its own GPUs, "" or NULL: none */
 	char *visible_devices; /* CUDA_VISIBLE_DEVICES, NULL: as inherited */
@@ -140,6 +142,12 @@ const char *supervisor_gpu(int rank, void *arg);
 void supervisor_watch_rank(struct supervisor *s, int rank);
 void supervisor_read_link(struct supervisor *s, int rank);
 void supervisor_notify_word(int rank, const struct message *message, void *arg);
+
+/* supervisor_note.c */
+/* What is known beside the ending of a rank, NULL: nothing; stands as long as the epoch. */
+const char *supervisor_note(struct supervisor *s, int rank, struct ending ending);
+/* Makes TORCHELASTIC_ERROR_FILE writable for the user, NULL: ours. 0, or -1 with errno set. */
+int supervisor_open_error_file(struct supervisor *s, int rank, const struct spawn_user *user);
 
 /* supervisor_probe.c: ranks that do not speak */
 void supervisor_open_probes(struct supervisor *s, int rank);

@@ -6,7 +6,6 @@
 
 #include <errno.h>
 #include <poll.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -72,16 +71,6 @@ take_packet(struct supervisor *s, int rank, const char *packet, size_t len, int 
 		close(fd);
 }
 
-/* A SIGKILL that is not ours: the control group tells whether it was for want of memory. */
-static const char *
-note_of(struct supervisor *s, int rank, struct ending ending)
-{
-	if (ending.how != ENDING_KILLED || ending.code != SIGKILL ||
-	    s->group.ranks[rank].sent_signals != 0 || !oom_has_killed(&s->oom))
-		return NULL;
-	return "out of memory: the kernel killed in this control group";
-}
-
 static void
 close_link(struct rank_io *io)
 {
@@ -130,7 +119,7 @@ judge_eof(struct supervisor *s, int rank)
 	case PROC_UNSURE:
 		return;
 	}
-	event.note = note_of(s, rank, event.ending);
+	event.note = supervisor_note(s, rank, event.ending);
 	hear_before_judging(s, &event);
 	supervisor_step(s, event);
 }
@@ -233,7 +222,7 @@ on_exit_of_rank(evutil_socket_t fd, short what, void *arg)
 		return;
 	event.ending = ending_from_siginfo(info.si_code, info.si_status);
 	if (!s->group.ranks[io->rank].died)
-		event.note = note_of(s, io->rank, event.ending);
+		event.note = supervisor_note(s, io->rank, event.ending);
 	hear_before_judging(s, &event);
 	read_packets(s, io->rank, PACKETS_HELD, &eof);
 	event_free(io->exit);

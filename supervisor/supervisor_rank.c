@@ -252,6 +252,8 @@ prepare_launch(struct supervisor *s, int rank, struct launch *launch, char *erro
 	}
 	if (find_user(launch, worker, error, size) != 0 ||
 	    open_notify(s, rank, launch, error, size) != 0 ||
+	    (supervisor_open_error_file(s, rank, r->user) != 0 &&
+	     explain(error, size, "the rank's error file") != 0) ||
 	    build_words(s, rank, launch, error, size) != 0 ||
 	    open_output(s, rank, launch, error, size) != 0)
 		return -1;
