@@ -32,11 +32,11 @@ struct supervision {
 };
 
 static int
-supervise_from_guard(int guard_fd, void *arg)
+supervise_from_guard(const struct guard *guard, void *arg)
 {
 	struct supervision *supervision = arg;
 
-	return supervise(guard_fd, supervision->config, supervision->options);
+	return supervise(guard, supervision->config, supervision->options);
 }
 
 static int
@@ -170,7 +170,8 @@ cmd_run(int argc, char **argv)
 			log_warnx("%s", error.text);
 			status = EXIT_CONFIG;
 		} else {
-			status = guard_run(supervise_from_guard, &supervision);
+			status =
+			    guard_run(supervise_from_guard, &supervision, config.pid_namespace);
 			config_free(&config);
 		}
 	}

@@ -2,15 +2,21 @@
 
 #include "common/deadline.h"
 #include "common/log.h"
+#include "common/reason.h"
 #include "supervisor/group.h"
 #include "supervisor/proc.h"
 #include "supervisor/tree.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -71,12 +77,14 @@ reap(pid_t supervisor, int *status)
 
 /* Ctrl-Z: the group stops first, then we do; on fg the other way round. */
 static void
-stop_with_the_group(pid_t supervisor)
+stop_with_the_group(pid_t supervisor, bool init)
 {
-	siginfo_t info;
+	siginfo_t info = {.si_code = CLD_STOPPED};
 
 	kill(supervisor, SIGTSTP);
-	waitid(P_PID, (id_t)supervisor, &info, WSTOPPED | WEXITED | WNOWAIT);
+	/* An init cannot stop itself: it holds its bounds instead. */
+	if (!init)
+		waitid(P_PID, (id_t)supervisor, &info, WSTOPPED | WEXITED | WNOWAIT);
 	if (info.si_code == CLD_STOPPED)
 		kill(getpid(), SIGSTOP);
 	kill(supervisor, SIGCONT);
@@ -91,11 +99,11 @@ ask_stop(pid_t supervisor, int signal)
 }
 
 static void
-pass_on(pid_t supervisor, int signal, bool had_terminal)
+pass_on(pid_t supervisor, bool init, int signal, bool had_terminal)
 {
 	switch (signal) {
 	case SIGTSTP:
-		stop_with_the_group(supervisor);
+		stop_with_the_group(supervisor, init);
 		break;
 	case SIGTERM:
 	case SIGINT:
@@ -114,7 +122,7 @@ pass_on(pid_t supervisor, int signal, bool had_terminal)
 }
 
 static int
-watch(pid_t supervisor)
+watch(pid_t supervisor, bool init)
 {
 	bool had_terminal = has_terminal();
 	sigset_t wanted;
@@ -126,7 +134,7 @@ watch(pid_t supervisor)
 		if (sigwaitinfo(&wanted, &info) < 0)
 			continue;
 		if (info.si_signo != SIGCHLD)
-			pass_on(supervisor, info.si_signo, had_terminal);
+			pass_on(supervisor, init, info.si_signo, had_terminal);
 	}
 	return status;
 }
@@ -146,33 +154,95 @@ end_of_watch(int status)
 	return ending.how == ENDING_KILLED ? EXIT_KILLED_BASE + ending.code : ending.code;
 }
 
-_Noreturn static void
-become_supervisor(pid_t guard, const int fds[2], int (*supervise)(int guard_fd, void *arg),
-		  void *arg)
+/* As init we would end with the first child if /proc still were that of the outer namespace. */
+static bool
+mount_proc(void)
 {
-	close(fds[1]);
+	return unshare(CLONE_NEWNS) == 0 &&
+	       mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0 &&
+	       mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL) == 0;
+}
+
+static bool
+write_map(const char *path, const char *text)
+{
+	int fd = open(path, O_WRONLY | O_CLOEXEC);
+	bool written = fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text);
+
+	if (fd >= 0)
+		close(fd);
+	return written;
+}
+
+/* Without privilege a user namespace gives us the right, in which we stay who we are. */
+static bool
+unshare_with_user(void)
+{
+	char uid_map[64], gid_map[64];
+
+	snprintf(uid_map, sizeof(uid_map), "%u %u 1\n", geteuid(), geteuid());
+	snprintf(gid_map, sizeof(gid_map), "%u %u 1\n", getegid(), getegid());
+	return unshare(CLONE_NEWUSER | CLONE_NEWPID) == 0 &&
+	       write_map("/proc/self/setgroups", "deny") &&
+	       write_map("/proc/self/uid_map", uid_map) && write_map("/proc/self/gid_map", gid_map);
+}
+
+static bool
+enter_namespace(void)
+{
+	if (unshare(CLONE_NEWPID) == 0)
+		return true;
+	return errno == EPERM && unshare_with_user();
+}
+
+static int
+refuse_namespace(void)
+{
+	log_warn("PreflightFailed: pid_namespace = yes: a namespace cannot be had here");
+	return reason_exit_status(REASON_PREFLIGHT_FAILED);
+}
+
+bool
+guard_is_gone(const struct guard *guard)
+{
+	struct pollfd polled = {.fd = guard->fd, .events = POLLIN};
+
+	return poll(&polled, 1, 0) > 0;
+}
+
+_Noreturn static void
+become_supervisor(const struct guard *guard, int far_end,
+		  int (*supervise)(const struct guard *guard, void *arg), void *arg)
+{
+	close(far_end);
 	setpgid(0, 0);
 	prctl(PR_SET_PDEATHSIG, SIGTERM);
-	if (getppid() != guard)
+	if (guard_is_gone(guard))
 		exit(EXIT_KILLED_BASE + SIGTERM);
-	exit(supervise(fds[0], arg));
+	if (guard->init && !mount_proc())
+		exit(refuse_namespace());
+	exit(supervise(guard, arg));
 }
 
 int
-guard_run(int (*supervise)(int guard_fd, void *arg), void *arg)
+guard_run(int (*supervise)(const struct guard *guard, void *arg), void *arg, bool pid_namespace)
 {
-	pid_t guard = getpid(), supervisor;
+	struct guard guard = {.pid = getpid(), .init = pid_namespace};
+	pid_t supervisor;
 	int fds[2];
 
 	if (is_ignored(SIGCHLD))
 		signal(SIGCHLD, SIG_DFL);
 	if (tree_adopt() != 0 || pipe2(fds, O_CLOEXEC) != 0)
 		fatal(EXIT_OS_ERROR, "guard");
+	if (pid_namespace && !enter_namespace())
+		return refuse_namespace();
+	guard.fd = fds[0];
 	if ((supervisor = fork()) < 0)
 		fatal(EXIT_OS_ERROR, "fork of the supervisor");
 	if (supervisor == 0)
-		become_supervisor(guard, fds, supervise, arg);
+		become_supervisor(&guard, fds[1], supervise, arg);
 	close(fds[0]);
 	setpgid(supervisor, supervisor);
-	return end_of_watch(watch(supervisor));
+	return end_of_watch(watch(supervisor, guard.init));
 }

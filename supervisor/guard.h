@@ -6,12 +6,25 @@
 #ifndef SUPERVISOR_GUARD_H
 #define SUPERVISOR_GUARD_H
 
+#include <stdbool.h>
+#include <sys/types.h>
+
+/* What the supervisor is told of its guard. */
+struct guard {
+	int fd;    /* at EOF when the guard has died, which also sends us SIGTERM */
+	pid_t pid; /* as the guard itself sees it */
+	bool init; /* we are the init of a PID namespace: our end is everybody's below us */
+};
+
 /*
- * Forks; the child runs supervise(guard_fd, arg) in a process group of its own and ends with its
- * result. guard_fd is at EOF when the guard has died, which also sends the child SIGTERM. Returns
- * the exit status in the parent. All signals are blocked by the caller, from its first
- * instruction on.
+ * Forks; the child runs supervise() in a process group of its own, and with pid_namespace as init
+ * of a PID namespace with a /proc of its own, and ends with its result. Returns the exit status in
+ * the parent. All signals are blocked by the caller, from its first instruction on.
  */
-int guard_run(int (*supervise)(int guard_fd, void *arg), void *arg);
+int guard_run(int (*supervise)(const struct guard *guard, void *arg), void *arg,
+	      bool pid_namespace);
+
+/* True if the guard has died. */
+bool guard_is_gone(const struct guard *guard);
 
 #endif

@@ -1,7 +1,9 @@
 #include "supervisor/health.h"
 
+#include "supervisor/events.h"
 #include "supervisor/http_server.h"
 #include "supervisor/metrics.h"
+#include "supervisor/page.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,6 +16,7 @@
 struct health {
 	struct health_settings settings;
 	struct http_server *server;
+	struct events *events;
 };
 
 /* A probe's answer, with the state as its body. */
@@ -84,10 +87,47 @@ get_metrics(const struct health *health, struct http_reply *reply)
 }
 
 static void
+get_events(const struct health *health, struct http_reply *reply)
+{
+	reply->status = 200;
+	reply->type = EVENTS_CONTENT_TYPE;
+	reply->stream = events_stream(health->events);
+}
+
+static void
+get_page(const struct health *health, struct http_reply *reply)
+{
+	(void)health;
+	reply->body = malloc(page_html_len);
+	reply->status = reply->body != NULL ? 200 : 500;
+	reply->type = "text/html; charset=utf-8";
+	reply->headers = page_headers;
+	if (reply->body == NULL)
+		return;
+	memcpy(reply->body, page_html, page_html_len);
+	reply->len = page_html_len;
+}
+
+static void
 post_stop(const struct health *health, struct http_reply *reply)
 {
 	reply->status = 202;
 	reply->then = health->settings.stop;
+	reply->then_arg = health->settings.arg;
+}
+
+/* Who is being stopped is not started again. */
+static void
+post_restart(const struct health *health, struct http_reply *reply)
+{
+	const struct group *group = health->settings.source.group;
+
+	if (group->stop_asked || group->state == GROUP_FAILED || group->state == GROUP_STOPPED) {
+		reply->status = 409;
+		return;
+	}
+	reply->status = 202;
+	reply->then = health->settings.restart;
 	reply->then_arg = health->settings.arg;
 }
 
@@ -98,7 +138,9 @@ static const struct route {
 } routes[] = {
     {"/startupz", HTTP_GET, get_startupz}, {"/readyz", HTTP_GET, get_readyz},
     {"/livez", HTTP_GET, get_livez},       {"/status", HTTP_GET, get_status},
-    {"/metrics", HTTP_GET, get_metrics},   {"/stop", HTTP_POST, post_stop},
+    {"/metrics", HTTP_GET, get_metrics},   {"/events", HTTP_GET, get_events},
+    {"/", HTTP_GET, get_page},             {"/stop", HTTP_POST, post_stop},
+    {"/restart", HTTP_POST, post_restart},
 };
 
 static const struct route *
@@ -137,6 +179,8 @@ on_request(const struct http_request *request, struct http_reply *reply, void *a
 	} else if (route->method == HTTP_POST && !may_post(request)) {
 		reply->status = 403;
 	} else {
+		if (health->settings.look != NULL)
+			health->settings.look(health->settings.arg);
 		route->answer(health, reply);
 	}
 }
@@ -151,9 +195,11 @@ health_open(struct event_base *base, const struct health_settings *settings, cha
 		health->settings = *settings;
 		health->server = http_server_open(base, on_request, health);
 	}
-	if (health == NULL || health->server == NULL) {
+	if (health != NULL && health->server != NULL)
+		health->events = events_open(base, health->server, settings->journal);
+	if (health == NULL || health->events == NULL) {
 		snprintf(error, size, "health socket: out of memory");
-		free(health);
+		health_close(health);
 		return NULL;
 	}
 	if (http_server_listen_unix(health->server, settings->path, settings->mode, error, size) !=
@@ -167,10 +213,19 @@ health_open(struct event_base *base, const struct health_settings *settings, cha
 }
 
 void
+health_changed(struct health *health)
+{
+	if (health != NULL)
+		events_changed(health->events);
+}
+
+void
 health_close(struct health *health)
 {
 	if (health == NULL)
 		return;
-	http_server_close(health->server);
+	events_close(health->events);
+	if (health->server != NULL)
+		http_server_close(health->server);
 	free(health);
 }

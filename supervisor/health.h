@@ -6,6 +6,7 @@
 #ifndef SUPERVISOR_HEALTH_H
 #define SUPERVISOR_HEALTH_H
 
+#include "supervisor/journal.h"
 #include "supervisor/status_json.h"
 
 #include <event2/event.h>
@@ -17,7 +18,10 @@ struct health_settings {
 	unsigned mode;    /* its permission bits */
 	const char *http; /* HOST:PORT, [HOST]:PORT or :PORT; NULL: no TCP */
 	struct status_source source;
+	void (*look)(void *arg); /* called before an answer: news that is there counts; or NULL */
+	const struct journal *journal;
 	void (*stop)(void *arg); /* POST /stop was accepted; called after its answer is queued */
+	void (*restart)(void *arg); /* the same of POST /restart */
 	void *arg;
 };
 
@@ -28,6 +32,9 @@ struct health_settings {
  */
 struct health *health_open(struct event_base *base, const struct health_settings *settings,
 			   char *error, size_t size);
+
+/* The group has changed: once a turn of the loop, for those who read /events. NULL is allowed. */
+void health_changed(struct health *health);
 
 /* Closes every socket; the Unix socket's path is removed with the run directory. NULL is allowed.
  */

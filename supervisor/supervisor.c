@@ -26,6 +26,7 @@ supervisor_step(struct supervisor *s, struct group_event event)
 	s->in_step = true;
 	group_step(&s->group, &event, now_ns, &s->actions);
 	supervisor_act(s, &event);
+	journal_step(s->journal, &event, &s->actions, now_ns);
 	s->in_step = false;
 	s->changed = true;
 	/* Events that never cease would keep the loop from what a turn does at its end. */
@@ -65,10 +66,24 @@ on_output_eof(int rank, void *arg)
 	(void)arg;
 }
 
+/* A death that can be seen now is news before any answer. */
+static void
+on_look(void *arg)
+{
+	supervisor_read_signals(arg);
+	supervisor_read_all(arg);
+}
+
 static void
 on_stop_request(void *arg)
 {
 	supervisor_step(arg, (struct group_event){.kind = EVENT_STOP, .rank = NO_RANK});
+}
+
+static void
+on_restart_request(void *arg)
+{
+	supervisor_step(arg, (struct group_event){.kind = EVENT_RESTART, .rank = NO_RANK});
 }
 
 static void
@@ -84,7 +99,8 @@ on_timer(evutil_socket_t fd, short what, void *arg)
 	s->changed = true;
 	supervisor_read_signals(s);
 	supervisor_hear_all(s);
-	while (!s->over && group_due(&s->group, monotonic_ns(), &event))
+	/* While job control holds us no bound passes. */
+	while (!s->over && s->stopped_ns == 0 && group_due(&s->group, monotonic_ns(), &event))
 		supervisor_step(s, event);
 }
 
@@ -101,7 +117,8 @@ on_news(evutil_socket_t fd, short what, void *arg)
 static void
 arm_timer(struct supervisor *s)
 {
-	uint64_t deadline_ns = group_next_deadline(&s->group), now_ns = monotonic_ns(), usec;
+	uint64_t deadline_ns = s->stopped_ns != 0 ? 0 : group_next_deadline(&s->group);
+	uint64_t now_ns = monotonic_ns(), usec;
 	struct timeval tv;
 
 	/* What is left after SIGKILL may bear children between two looks. */
@@ -140,6 +157,7 @@ tell_transitions(struct supervisor *s)
 				    now_ns);
 	s->shown = s->group.state;
 	terminal_update(s->terminal, now_ns);
+	health_changed(s->health);
 }
 
 static void
@@ -235,7 +253,10 @@ open_health(struct supervisor *s, char *error, size_t size)
 					   .mode = s->config->health_mode,
 					   .http = s->config->http,
 					   .source = s->source,
+					   .look = on_look,
+					   .journal = s->journal,
 					   .stop = on_stop_request,
+					   .restart = on_restart_request,
 					   .arg = s};
 
 	if (rundir_socket_path(&s->rundir, RUNDIR_HEALTH_SOCKET, path, error, size) != 0)
@@ -289,15 +310,17 @@ static int
 preflight(struct supervisor *s, char *error, size_t size)
 {
 	if (rundir_open(&s->rundir, s->options->run_dir, s->config->run_dir, s->config->name,
-			s->guard_pid, error, size) != 0)
+			s->guarded_by->pid, error, size) != 0)
 		return -1;
 	if (supervisor_prepare(s, error, size) != 0 || open_group(s, error, size) != 0)
 		return -1;
 	s->terminal = terminal_open(s->base, s->writer, &s->group);
-	if (s->terminal == NULL) {
+	s->journal = journal_open(&s->group);
+	if (s->terminal == NULL || s->journal == NULL) {
 		snprintf(error, size, "out of memory");
 		return -1;
 	}
+	s->source.timeline = journal_timeline(s->journal);
 	return open_health(s, error, size);
 }
 
@@ -341,6 +364,7 @@ close_all(struct supervisor *s)
 		event_free(s->guard);
 	event_base_free(s->base);
 	actions_free(&s->actions);
+	journal_close(s->journal);
 	group_free(&s->group);
 	free(s->ranks);
 	free(s->pids);
@@ -383,12 +407,11 @@ run_loop(struct supervisor *s)
 }
 
 int
-supervise(int guard_fd, struct config *config, const struct run_options *options)
+supervise(const struct guard *guard, struct config *config, const struct run_options *options)
 {
 	struct supervisor s = {.config = config,
 			       .options = options,
-			       .guard_fd = guard_fd,
-			       .guard_pid = getppid(),
+			       .guarded_by = guard,
 			       .signal_fd = -1,
 			       .group_id_fd = -1};
 	char error[RUNDIR_ERROR_BYTES];
@@ -397,7 +420,7 @@ supervise(int guard_fd, struct config *config, const struct run_options *options
 	s.rundir.fd = s.rundir.base_fd = s.rundir.pid_fd = -1;
 	s.source = (struct status_source){.name = config->name,
 					  .group = &s.group,
-					  .pid = s.guard_pid,
+					  .pid = guard->pid,
 					  .gpu = supervisor_gpu,
 					  .tail = supervisor_tail,
 					  .evidence = supervisor_evidence,

@@ -6,7 +6,9 @@
 #include "supervisor/config.h"
 #include "supervisor/environ.h"
 #include "supervisor/group.h"
+#include "supervisor/guard.h"
 #include "supervisor/health.h"
+#include "supervisor/journal.h"
 #include "supervisor/link.h"
 #include "supervisor/evidence.h"
 #include "supervisor/notify.h"
@@ -83,9 +85,11 @@ struct supervisor {
 	struct writer *writer;
 	struct terminal *terminal;
 	struct health *health;
+	struct journal *journal; /* NULL before the preflight is over */
 	struct output_callbacks output_callbacks;
-	int signal_fd, guard_fd, port_fd;
-	pid_t guard_pid;
+	int signal_fd, port_fd;
+	const struct guard *guarded_by;
+	uint64_t stopped_ns; /* by job control since then, 0: not */
 
 	struct environ_values common; /* of every rank */
 	struct worker_limit *limits;  /* [limits_len], of the rank being forked */
@@ -112,13 +116,16 @@ struct supervisor {
 };
 
 /* Runs the group to its end; the exit status of `run`. Signals are blocked by the caller. */
-int supervise(int guard_fd, struct config *config, const struct run_options *options);
+int supervise(const struct guard *guard, struct config *config, const struct run_options *options);
 
 /* supervisor.c */
 void supervisor_step(struct supervisor *s, struct group_event event);
 void supervisor_rank_event(struct supervisor *s, int rank, enum event_kind kind);
 /* Everything that was said before this moment is heard before a deadline or a death is judged. */
 void supervisor_hear_all(struct supervisor *s);
+
+/* The same, and what ends is judged. */
+void supervisor_read_all(struct supervisor *s);
 
 /* supervisor_act.c */
 void supervisor_act(struct supervisor *s, const struct group_event *event);

@@ -205,6 +205,17 @@ warn_late(struct supervisor *s, const struct action *action)
 		  progress[0] != '\0' ? progress : "no progress told");
 }
 
+/* While the ranks' last lines are there. */
+static void
+note_end(struct supervisor *s)
+{
+	char line[REPORT_LINE_BYTES];
+	uint64_t now_ns = monotonic_ns();
+
+	report_last_line(&s->source, now_ns, line, sizeof(line));
+	journal_epoch_over(s->journal, status_reason(&s->source, now_ns), line, s->group.state_ns);
+}
+
 static void
 end_epoch(struct supervisor *s)
 {
@@ -213,6 +224,7 @@ end_epoch(struct supervisor *s)
 		if (s->ranks[i].output != NULL)
 			output_drain(s->ranks[i].output);
 	report_end(&s->source, &s->rundir, monotonic_ns());
+	note_end(s);
 	for (int i = 0; i < s->group.settings.world_size; i++)
 		supervisor_close_rank(s, i);
 	forget_group_id(s);

@@ -158,43 +158,69 @@ read_packets(struct supervisor *s, int rank, int most, bool *eof)
 	return false;
 }
 
+/* The same, and an end is judged. */
+static bool
+read_link(struct supervisor *s, int rank, int most)
+{
+	bool eof = false, drained = read_packets(s, rank, most, &eof);
+
+	if (eof)
+		judge_eof(s, rank);
+	return drained;
+}
+
 void
 supervisor_read_link(struct supervisor *s, int rank)
 {
 	struct rank_io *io = &s->ranks[rank];
-	bool eof = false, drained = read_packets(s, rank, PACKETS_A_TURN, &eof);
-	bool flood = !drained || io->turn == s->turn;
+	bool flood = !read_link(s, rank, PACKETS_A_TURN) || io->turn == s->turn;
 
 	io->turn = s->turn;
-	if (eof)
-		judge_eof(s, rank);
-	else if (io->link != NULL)
+	if (io->link != NULL)
 		event_priority_set(io->link, flood ? PRIORITY_FLOOD : PRIORITY_LINK);
+}
+
+/* Which links and notify sockets have something to read. False if none has. */
+static bool
+poll_all(struct supervisor *s)
+{
+	int n = s->group.settings.world_size;
+
+	for (int i = 0; i < n; i++) {
+		s->polled[2 * i] = (struct pollfd){.fd = s->ranks[i].link_fd, .events = POLLIN};
+		s->polled[2 * i + 1] =
+		    (struct pollfd){.fd = notify_fd(s->ranks[i].notify), .events = POLLIN};
+	}
+	return poll(s->polled, 2 * (nfds_t)n, 0) > 0;
 }
 
 /* An end that is met on the way is judged by its own event. */
 void
 supervisor_hear_all(struct supervisor *s)
 {
-	int n = s->group.settings.world_size;
 	bool eof;
 
 	if (s->heard_all)
 		return;
 	s->heard_all = true;
-	for (int i = 0; i < n; i++) {
-		s->polled[2 * i] = (struct pollfd){.fd = s->ranks[i].link_fd, .events = POLLIN};
-		s->polled[2 * i + 1] =
-		    (struct pollfd){.fd = notify_fd(s->ranks[i].notify), .events = POLLIN};
-	}
-	if (poll(s->polled, 2 * (nfds_t)n, 0) <= 0)
+	if (!poll_all(s))
 		return;
-	for (int i = 0; i < n && group_is_running(&s->group); i++) {
+	for (int i = 0; i < s->group.settings.world_size && group_is_running(&s->group); i++) {
 		if (s->polled[2 * i].revents != 0)
 			read_packets(s, i, PACKETS_HELD, &eof);
 		if (s->polled[2 * i + 1].revents != 0)
 			notify_drain(s->ranks[i].notify);
 	}
+}
+
+void
+supervisor_read_all(struct supervisor *s)
+{
+	if (!poll_all(s))
+		return;
+	for (int i = 0; i < s->group.settings.world_size && group_is_running(&s->group); i++)
+		if (s->polled[2 * i].revents != 0)
+			read_link(s, i, PACKETS_HELD);
 }
 
 static void

@@ -6,7 +6,6 @@
 #include <signal.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 static void
@@ -15,7 +14,7 @@ ask_stop(struct supervisor *s, int signal)
 	struct group_event event = {.kind = EVENT_STOP, .rank = NO_RANK, .signal = signal};
 
 	/* The guard's death sends us SIGTERM as well: nobody asked for a stop then. */
-	if (getppid() != s->guard_pid)
+	if (guard_is_gone(s->guarded_by))
 		event.kind = EVENT_ABANDONED;
 	supervisor_step(s, event);
 }
@@ -41,12 +40,21 @@ pass_on(struct supervisor *s, int signal)
 static void
 stop_with_the_ranks(struct supervisor *s)
 {
-	uint64_t stopped_ns = monotonic_ns();
-
 	terminal_hide(s->terminal);
 	pass_on(s, SIGTSTP);
-	kill(getpid(), SIGSTOP);
-	group_shift(&s->group, monotonic_ns() - stopped_ns);
+	if (s->stopped_ns == 0)
+		s->stopped_ns = monotonic_ns();
+	if (!s->guarded_by->init)
+		kill(getpid(), SIGSTOP);
+}
+
+static void
+go_on_with_the_ranks(struct supervisor *s)
+{
+	if (s->stopped_ns == 0)
+		return;
+	group_shift(&s->group, monotonic_ns() - s->stopped_ns);
+	s->stopped_ns = 0;
 	pass_on(s, SIGCONT);
 	s->changed = true;
 }
@@ -100,6 +108,9 @@ on_one_signal(struct supervisor *s, int signal)
 		break;
 	case SIGTSTP:
 		stop_with_the_ranks(s);
+		break;
+	case SIGCONT:
+		go_on_with_the_ranks(s);
 		break;
 	case SIGHUP:
 	case SIGUSR1:
@@ -155,7 +166,7 @@ supervisor_open_signals(struct supervisor *s)
 	if ((s->signal_fd = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC)) < 0)
 		return -1;
 	s->signals = event_new(s->base, s->signal_fd, EV_READ | EV_PERSIST, on_signals, s);
-	s->guard = event_new(s->base, s->guard_fd, EV_READ, on_guard, s);
+	s->guard = event_new(s->base, s->guarded_by->fd, EV_READ, on_guard, s);
 	if (s->signals == NULL || s->guard == NULL || event_priority_set(s->signals, 0) != 0 ||
 	    event_priority_set(s->guard, 0) != 0 || event_add(s->signals, NULL) != 0)
 		return -1;
