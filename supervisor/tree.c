@@ -8,13 +8,15 @@
 #include <stdlib.h>
 #include <sys/pidfd.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
-#define CHILDREN_MAX 4096              /* looked at in one go; the next round sees the rest */
-#define RESCAN_NS    (2 * NS_PER_MSEC) /* a child may have been born since the last look */
-#define DEPTH_MAX    64
+#define CHILDREN_MAX   4096              /* looked at in one go; the next round sees the rest */
+#define RESCAN_NS      (2 * NS_PER_MSEC) /* a child may have been born since the last look */
+#define FIRST_PRIORITY (-20)             /* may be refused: then at the priority that we have */
+#define DEPTH_MAX      64
 
 int
 tree_adopt(void)
@@ -119,10 +121,20 @@ signal_below(pid_t parent, int signal, const pid_t *keep, size_t keep_len, int d
 	return found;
 }
 
+/*
+ * Who is slower than those who fork below us never sees the end of them. The priority is ours for
+ * the moment only: what is forked later does not inherit it.
+ */
 size_t
 tree_signal(int signal, const pid_t *keep, size_t keep_len)
 {
-	return signal_below(0, signal, keep, keep_len, 0);
+	int priority = getpriority(PRIO_PROCESS, 0);
+	bool hurries = signal == SIGKILL && setpriority(PRIO_PROCESS, 0, FIRST_PRIORITY) == 0;
+	size_t found = signal_below(0, signal, keep, keep_len, 0);
+
+	if (hurries)
+		setpriority(PRIO_PROCESS, 0, priority);
+	return found;
 }
 
 bool
