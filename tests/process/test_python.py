@@ -43,7 +43,8 @@ def test_an_exception_is_the_groups_reason(place):
     run = start(
         place,
         "with tfrank.open() as rank:\n"
-        "    if rank.rank == 1: raise OSError(28, 'No space\\nleft')\n"
+        "    if rank.rank == 0: rank.put_group_id(b'here')\n"
+        "    if rank.rank == 1: rank.get_group_id(10); raise OSError(28, 'No space\\nleft')\n"
         "    try: rank.ready_and_wait()\n"
         "    except tfrank.Aborted as lost:\n"
         "        print('told', lost.reason, lost.rank, flush=True)\n"
