@@ -331,39 +331,42 @@ read_abort(struct value value, struct message *m)
 /* The verbs come first and in the order of enum verb, so that a key's index is its verb. */
 enum { KEY_FIRST_FIELD = VERB_COUNT };
 
+#define OF(verb) (1U << VERB_##verb)
+
 static const struct {
 	const char *word;
 	key_reader read;
+	unsigned verbs; /* set of 1 << verb that it belongs to; 0: it is a verb */
 } keys[] = {
-    [VERB_HELLO] = {"HELLO", read_one},
-    [VERB_STATUS] = {"STATUS", read_text},
-    [VERB_PROGRESS] = {"PROGRESS", read_progress},
-    [VERB_GROUP_ID] = {"GROUP_ID", read_group_id},
-    [VERB_READY] = {"READY", read_one},
-    [VERB_COLLECTIVE] = {"COLLECTIVE", read_collective},
-    [VERB_SERVING] = {"SERVING", read_one},
-    [VERB_WATCHDOG] = {"WATCHDOG", read_one},
-    [VERB_EXTEND] = {"EXTEND_TIMEOUT_USEC", read_extend},
-    [VERB_FAILED] = {"FAILED", read_text},
-    [VERB_STOPPING] = {"STOPPING", read_one},
-    [VERB_WELCOME] = {"WELCOME", read_one},
-    [VERB_GO] = {"GO", read_one},
-    [VERB_ABORT] = {"ABORT", read_abort},
-    [VERB_STOP] = {"STOP", read_one},
-    {"PROTOCOL", read_protocol},
-    {"SETTINGS", read_settings},
-    {"UNIT", read_unit},
-    {"BYTES", read_bytes},
-    {"THEN", read_then},
-    {"NAME", read_name},
-    {"ERRNO", read_errno},
-    {"RANK", read_rank},
-    {"WORLD_SIZE", read_world_size},
-    {"EPOCH", read_epoch},
-    {"READY_TIMEOUT_USEC", read_ready_timeout},
-    {"COLLECTIVE_TIMEOUT_USEC", read_collective_timeout},
-    {"DETAIL", read_text},
-    {"GRACE_USEC", read_grace},
+    [VERB_HELLO] = {"HELLO", read_one, 0},
+    [VERB_STATUS] = {"STATUS", read_text, 0},
+    [VERB_PROGRESS] = {"PROGRESS", read_progress, 0},
+    [VERB_GROUP_ID] = {"GROUP_ID", read_group_id, 0},
+    [VERB_READY] = {"READY", read_one, 0},
+    [VERB_COLLECTIVE] = {"COLLECTIVE", read_collective, 0},
+    [VERB_SERVING] = {"SERVING", read_one, 0},
+    [VERB_WATCHDOG] = {"WATCHDOG", read_one, 0},
+    [VERB_EXTEND] = {"EXTEND_TIMEOUT_USEC", read_extend, 0},
+    [VERB_FAILED] = {"FAILED", read_text, 0},
+    [VERB_STOPPING] = {"STOPPING", read_one, 0},
+    [VERB_WELCOME] = {"WELCOME", read_one, 0},
+    [VERB_GO] = {"GO", read_one, 0},
+    [VERB_ABORT] = {"ABORT", read_abort, 0},
+    [VERB_STOP] = {"STOP", read_one, 0},
+    {"PROTOCOL", read_protocol, OF(HELLO)},
+    {"SETTINGS", read_settings, OF(HELLO)},
+    {"UNIT", read_unit, OF(PROGRESS)},
+    {"BYTES", read_bytes, OF(PROGRESS)},
+    {"THEN", read_then, OF(READY)},
+    {"NAME", read_name, OF(COLLECTIVE)},
+    {"ERRNO", read_errno, OF(FAILED)},
+    {"RANK", read_rank, OF(WELCOME) | OF(ABORT)},
+    {"WORLD_SIZE", read_world_size, OF(WELCOME)},
+    {"EPOCH", read_epoch, OF(WELCOME)},
+    {"READY_TIMEOUT_USEC", read_ready_timeout, OF(WELCOME)},
+    {"COLLECTIVE_TIMEOUT_USEC", read_collective_timeout, OF(WELCOME)},
+    {"DETAIL", read_text, OF(ABORT)},
+    {"GRACE_USEC", read_grace, OF(STOP)},
 };
 
 #define KEY_COUNT (sizeof(keys) / sizeof(keys[0]))
@@ -406,6 +409,18 @@ parse_verb(struct parser *parser, struct value key, size_t index)
 	return 0;
 }
 
+/* A key of another verb is checked like its own, and means nothing. */
+static const char *
+read_value(struct parser *parser, size_t index, struct value value)
+{
+	struct message other;
+
+	if (index < KEY_FIRST_FIELD || (keys[index].verbs >> parser->message->verb & 1) != 0)
+		return keys[index].read(value, parser->message);
+	memset(&other, 0, sizeof(other));
+	return keys[index].read(value, &other);
+}
+
 static int
 parse_line(struct parser *parser, struct value line, uint64_t *seen)
 {
@@ -432,7 +447,7 @@ parse_line(struct parser *parser, struct value line, uint64_t *seen)
 	if ((*seen & UINT64_C(1) << index) != 0)
 		return malformed(parser, key.p, key.len, "a key must not come twice");
 	*seen |= UINT64_C(1) << index;
-	if ((rule = keys[index].read(value, parser->message)) != NULL)
+	if ((rule = read_value(parser, index, value)) != NULL)
 		return malformed(parser, key.p, key.len, "%s", rule);
 	return 0;
 }

@@ -12,9 +12,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define MESSAGE_MAX_BYTES  4096 /* one packet */
-#define MESSAGE_TEXT_BYTES 1024 /* a shown text, with its NUL; longer ones are cut at a character  \
-				 */
+#define MESSAGE_MAX_BYTES 4096 /* one packet */
+#define MESSAGE_TEXT_BYTES                                                                         \
+	1024 /* a shown text, with its NUL; longer ones are cut at a character                     \
+	      */
 #define MESSAGE_UNIT_BYTES   32
 #define MESSAGE_NAME_BYTES   64
 #define MESSAGE_DIGEST_BYTES 129 /* hex digits and NUL */
@@ -101,8 +102,8 @@ int message_parse(const void *packet, size_t len, enum message_sender sender,
 		  struct message *message, struct message_error *error);
 
 /*
- * Writes the packet of *message. Returns its length, 1 to MESSAGE_MAX_BYTES. Newlines and other
- * control characters within texts become spaces; texts are cut to fit.
+ * Writes the packet of *message. Returns its length, 1 to MESSAGE_MAX_BYTES. Newlines within texts
+ * become spaces, other control characters '?'; texts are cut to fit.
  */
 size_t message_format(const struct message *message, char packet[MESSAGE_MAX_BYTES]);
 

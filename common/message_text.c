@@ -48,6 +48,13 @@ utf8_valid_prefix(const void *text, size_t len)
 	return i;
 }
 
+/* Those of one byte and those of two: terminals obey both. */
+static bool
+is_control(const unsigned char *p)
+{
+	return p[0] < 0x20 || p[0] == 0x7f || (p[0] == 0xc2 && p[1] < 0xa0);
+}
+
 void
 message_to_string(const void *packet, size_t len, char *out, size_t size)
 {
@@ -62,14 +69,15 @@ message_to_string(const void *packet, size_t len, char *out, size_t size)
 
 		if (o + take >= size)
 			break;
-		if (p[i] == '\n')
-			out[o] = ' ';
-		else if (n == 0 || p[i] < 0x20 || p[i] == 0x7f)
-			out[o] = '?';
-		else
+		if (p[i] == '\n') {
+			out[o++] = ' ';
+		} else if (n == 0 || is_control(p + i)) {
+			out[o++] = '?';
+		} else {
 			memcpy(out + o, p + i, take);
+			o += take;
+		}
 		i += take;
-		o += take;
 	}
 	out[o] = '\0';
 }

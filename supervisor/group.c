@@ -268,7 +268,7 @@ void
 group_step(struct group *g, const struct group_event *event, uint64_t now_ns,
 	   struct actions *actions)
 {
-	struct step step = {g, event, now_ns, actions};
+	struct step step = {.g = g, .event = event, .now_ns = now_ns, .out = actions};
 	group_cell cell;
 
 	actions->n = 0;

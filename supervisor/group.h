@@ -279,6 +279,7 @@ struct group {
 	bool hurried;
 	bool killed; /* SIGKILL has been sent to what was left */
 	bool dumped; /* the late ranks have had their dump_signal in this epoch */
+	uint64_t dumped_ns;
 	struct loss loss;
 	int exit_status;
 	uint64_t started_ns; /* first fork of the epoch */

@@ -10,6 +10,7 @@ struct step {
 	struct group *g;
 	const struct group_event *event;
 	uint64_t now_ns;
+	uint64_t due_ns; /* BOUND: the deadline itself */
 	struct actions *out;
 };
 
@@ -64,8 +65,6 @@ void disarm_start_timers(struct group *group);
 void disarm_rank_timers(struct rank *rank);
 void arm_silence(struct step *step, struct rank *rank);
 void heard(struct step *step, struct rank *rank);
-/* When the bound, begun at from_ns, calls for action; 0 if it is off. */
-uint64_t bound_deadline(const struct group *group, uint64_t from_ns, enum bound bound);
 /* A running bound may move away from now, by an extension, and never nearer. */
 void push_back(uint64_t *timer_ns, uint64_t deadline_ns);
 void extend(struct step *step, struct rank *rank, uint64_t ns);

@@ -65,7 +65,8 @@ start_phase(struct step *step, struct rank *rank, enum rank_state state, enum bo
 {
 	set_rank_state(step, rank, state);
 	rank->phase_bound = bound;
-	rank->timer_ns[RANK_TIMER_PHASE] = bound_deadline(step->g, step->now_ns, bound);
+	rank->timer_ns[RANK_TIMER_PHASE] =
+	    deadline_after(step->now_ns, step->g->settings.timeout_ns[bound]);
 	heard(step, rank);
 }
 

@@ -12,23 +12,13 @@ part_of(uint64_t from_ns, uint64_t timeout_ns, unsigned percent)
 	return timeout_ns == 0 ? 0 : deadline_after(from_ns, timeout_ns / 100 * percent);
 }
 
-/* Where ranks are to be asked for a dump first, that long before the bound itself. */
-uint64_t
-bound_deadline(const struct group *g, uint64_t from_ns, enum bound bound)
-{
-	uint64_t timeout_ns = g->settings.timeout_ns[bound];
-	bool early = g->settings.dump_signals != NULL && !g->dumped && timeout_ns > DUMP_LEAD_NS;
-
-	return deadline_after(from_ns, early ? timeout_ns - DUMP_LEAD_NS : timeout_ns);
-}
-
 void
 arm_load_timers(struct step *step, uint64_t from_ns)
 {
 	struct group *g = step->g;
 	uint64_t timeout_ns = g->settings.timeout_ns[BOUND_LOAD];
 
-	g->timer_ns[TIMER_LOAD] = bound_deadline(g, from_ns, BOUND_LOAD);
+	g->timer_ns[TIMER_LOAD] = deadline_after(from_ns, timeout_ns);
 	g->timer_ns[TIMER_LOAD_HALF] = part_of(from_ns, timeout_ns, HALF_PERCENT);
 	g->timer_ns[TIMER_LOAD_LATE] = part_of(from_ns, timeout_ns, LATE_PERCENT);
 }
@@ -39,7 +29,7 @@ arm_ready_timers(struct step *step)
 	struct group *g = step->g;
 	uint64_t timeout_ns = g->settings.timeout_ns[BOUND_READY];
 
-	g->timer_ns[TIMER_READY] = bound_deadline(g, step->now_ns, BOUND_READY);
+	g->timer_ns[TIMER_READY] = deadline_after(step->now_ns, timeout_ns);
 	g->timer_ns[TIMER_READY_HALF] = part_of(step->now_ns, timeout_ns, HALF_PERCENT);
 	g->timer_ns[TIMER_READY_LATE] = part_of(step->now_ns, timeout_ns, LATE_PERCENT);
 }
@@ -81,7 +71,7 @@ arm_silence(struct step *step, struct rank *rank)
 	if (!silence_counts(step->g, rank))
 		return;
 	push_back(&rank->timer_ns[RANK_TIMER_STALL],
-		  bound_deadline(step->g, step->now_ns, BOUND_STALL));
+		  deadline_after(step->now_ns, step->g->settings.timeout_ns[BOUND_STALL]));
 	push_back(&rank->timer_ns[RANK_TIMER_SILENCE],
 		  deadline_after(step->now_ns, SILENCE_WARN_NS));
 }
@@ -121,16 +111,54 @@ earlier(uint64_t *next_ns, uint64_t timer_ns)
 		*next_ns = timer_ns;
 }
 
+static enum bound
+bound_of(enum timer timer)
+{
+	return timer == TIMER_LOAD ? BOUND_LOAD : timer == TIMER_READY ? BOUND_READY : BOUND_COUNT;
+}
+
+static enum bound
+bound_of_rank(const struct rank *rank, enum rank_timer timer)
+{
+	if (timer == RANK_TIMER_STALL)
+		return BOUND_STALL;
+	if (timer == RANK_TIMER_PHASE)
+		return rank->phase_bound;
+	return timer == RANK_TIMER_WATCHDOG && rank->unhealthy ? BOUND_WATCHDOG : BOUND_COUNT;
+}
+
+/* Where ranks are to dump first they are asked that long before the bound ends the group. */
+static uint64_t
+alarm_of(const struct group *g, uint64_t timer_ns, enum bound bound)
+{
+	bool early = g->settings.dump_signals != NULL && !g->dumped && bound != BOUND_COUNT &&
+		     g->settings.timeout_ns[bound] > DUMP_LEAD_NS;
+
+	return early && timer_ns > DUMP_LEAD_NS ? timer_ns - DUMP_LEAD_NS : timer_ns;
+}
+
+static uint64_t
+group_alarm(const struct group *g, enum timer timer)
+{
+	return alarm_of(g, g->timer_ns[timer], bound_of(timer));
+}
+
+static uint64_t
+rank_alarm(const struct group *g, const struct rank *rank, enum rank_timer timer)
+{
+	return alarm_of(g, rank->timer_ns[timer], bound_of_rank(rank, timer));
+}
+
 uint64_t
 group_next_deadline(const struct group *g)
 {
 	uint64_t next_ns = 0;
 
 	for (int i = 0; i < GROUP_TIMER_COUNT; i++)
-		earlier(&next_ns, g->timer_ns[i]);
+		earlier(&next_ns, group_alarm(g, (enum timer)i));
 	for (int r = 0; r < g->settings.world_size; r++)
 		for (int i = 0; i < RANK_TIMER_COUNT; i++)
-			earlier(&next_ns, g->ranks[r].timer_ns[i]);
+			earlier(&next_ns, rank_alarm(g, &g->ranks[r], (enum rank_timer)i));
 	return next_ns;
 }
 
@@ -143,13 +171,13 @@ group_due(const struct group *g, uint64_t now_ns, struct group_event *event)
 		return false;
 	*event = (struct group_event){.kind = EVENT_BOUND, .rank = NO_RANK};
 	for (int i = 0; i < GROUP_TIMER_COUNT; i++)
-		if (g->timer_ns[i] == first_ns) {
+		if (group_alarm(g, (enum timer)i) == first_ns) {
 			event->timer = i;
 			return true;
 		}
 	for (int r = 0; r < g->settings.world_size; r++)
 		for (int i = 0; i < RANK_TIMER_COUNT; i++)
-			if (g->ranks[r].timer_ns[i] == first_ns) {
+			if (rank_alarm(g, &g->ranks[r], (enum rank_timer)i) == first_ns) {
 				event->rank = r;
 				event->timer = i;
 				return true;
@@ -241,6 +269,19 @@ warn_late(struct step *step, enum bound bound, int percent)
 	action->bound = bound;
 }
 
+static void
+ask_for_dumps(struct step *step, enum bound bound, const struct rank *rank)
+{
+	struct group *g = step->g;
+
+	g->dumped = true;
+	g->dumped_ns = step->now_ns;
+	for (int i = 0; i < g->settings.world_size; i++)
+		if (g->settings.dump_signals[i] != 0 && rank_is_alive(&g->ranks[i]) &&
+		    (&g->ranks[i] == rank || rank_is_late(g, i, bound)))
+			act(step, ACTION_KILL, i, g->settings.dump_signals[i]);
+}
+
 /*
  * Before the first end by a bound the late ranks get their dump_signal, and the time to act on it.
  * True if the bound is to be judged later.
@@ -250,15 +291,15 @@ dump_first(struct step *step, enum bound bound, const struct rank *rank, uint64_
 {
 	struct group *g = step->g;
 
-	if (g->settings.dump_signals == NULL || g->dumped)
+	uint64_t until_ns = step->due_ns;
+
+	if (g->settings.dump_signals == NULL)
 		return false;
-	g->dumped = true;
-	*timer_ns = deadline_after(step->now_ns, DUMP_LEAD_NS);
-	for (int i = 0; i < g->settings.world_size; i++)
-		if (g->settings.dump_signals[i] != 0 && rank_is_alive(&g->ranks[i]) &&
-		    (&g->ranks[i] == rank || rank_is_late(g, i, bound)))
-			act(step, ACTION_KILL, i, g->settings.dump_signals[i]);
-	return true;
+	if (!g->dumped)
+		ask_for_dumps(step, bound, rank);
+	push_back(&until_ns, deadline_after(g->dumped_ns, DUMP_LEAD_NS));
+	*timer_ns = until_ns > step->now_ns ? until_ns : 0;
+	return *timer_ns != 0;
 }
 
 static void
@@ -325,7 +366,8 @@ on_watchdog_bound(struct step *step, struct rank *rank)
 		return;
 	}
 	rank->unhealthy = true;
-	rank->timer_ns[RANK_TIMER_WATCHDOG] = bound_deadline(step->g, step->now_ns, BOUND_WATCHDOG);
+	rank->timer_ns[RANK_TIMER_WATCHDOG] =
+	    deadline_after(step->now_ns, step->g->settings.timeout_ns[BOUND_WATCHDOG]);
 	warn(step, rank_number(step->g, rank),
 	     "has not said WATCHDOG for watchdog_timeout: not ready; ends at twice the bound");
 }
@@ -362,12 +404,13 @@ on_bound(struct step *step)
 {
 	const struct group_event *event = step->event;
 	struct group *g = step->g;
+	uint64_t *timer_ns = event->rank == NO_RANK ? &g->timer_ns[event->timer]
+						    : &g->ranks[event->rank].timer_ns[event->timer];
 
-	if (event->rank == NO_RANK) {
-		g->timer_ns[event->timer] = 0;
+	step->due_ns = *timer_ns;
+	*timer_ns = 0;
+	if (event->rank == NO_RANK)
 		on_group_bound(step, (enum timer)event->timer);
-		return;
-	}
-	g->ranks[event->rank].timer_ns[event->timer] = 0;
-	on_rank_bound(step, &g->ranks[event->rank], (enum rank_timer)event->timer);
+	else
+		on_rank_bound(step, &g->ranks[event->rank], (enum rank_timer)event->timer);
 }

@@ -62,6 +62,10 @@ check_kill(struct world *world, struct happening happening, int rank, int signal
 	int sent = signal == STOP_SIGNAL ? SIGTERM : signal;
 
 	REQUIRE(p->forked);
+	if (signal == WORLD_DUMP_SIGNAL) {
+		REQUIRE(world->dumped && happening.kind == EVENT_BOUND && !p->reaped);
+		return;
+	}
 	REQUIRE(!group_is_running(&world->group));
 	REQUIRE(sent == SIGTERM || sent == SIGKILL);
 	REQUIRE(!p->killed || sent == SIGKILL);
@@ -156,7 +160,7 @@ check_action(struct world *world, const struct before *before, struct happening 
 		check_sweep(world, happening, action->number);
 		break;
 	case ACTION_NEWS:
-		REQUIRE(before->loss.reason == REASON_NONE && !world->news);
+		REQUIRE(before->reason == REASON_NONE && !world->news);
 		world->news = true;
 		break;
 	case ACTION_EPOCH_OVER:
@@ -164,6 +168,9 @@ check_action(struct world *world, const struct before *before, struct happening 
 		break;
 	case ACTION_EXIT:
 		check_exit(world, happening);
+		break;
+	case ACTION_EVIDENCE:
+		REQUIRE(before->reason == REASON_NONE && happening.kind == EVENT_BOUND);
 		break;
 	case ACTION_WARN:
 	case ACTION_WARN_LATE:
@@ -180,7 +187,7 @@ begin_epoch(struct world *world)
 {
 	memset(world->p, 0, sizeof(world->p));
 	world->spoken = world->group_id = world->news = false;
-	world->leave = world->restart_asked = false;
+	world->leave = world->restart_asked = world->dumped = false;
 	world->swept = world->swept_hard = world->epoch_over = false;
 	world->go = world->options->no_gate;
 }
@@ -191,10 +198,11 @@ check_loss(struct world *world, const struct before *before, struct happening ha
 {
 	const struct loss *loss = &world->group.loss;
 
-	if (before->loss.reason != REASON_NONE) {
-		REQUIRE(loss->reason == before->loss.reason && loss->rank == before->loss.rank);
-		REQUIRE(loss->bound == before->loss.bound && loss->at_ns == before->loss.at_ns);
-		REQUIRE(loss->by_end || strcmp(loss->cause, before->loss.cause) == 0);
+	if (before->reason != REASON_NONE) {
+		REQUIRE(loss->reason == before->reason && loss->rank == before->lost);
+		REQUIRE(loss->bound == before->bound && loss->at_ns == before->at_ns);
+		REQUIRE(loss->by_end ||
+			memcmp(loss->cause, before->cause, sizeof(before->cause)) == 0);
 		return;
 	}
 	REQUIRE(loss->reason == expected.reason);
@@ -262,6 +270,8 @@ world_check(struct world *world, const struct before *before, struct happening h
 	REQUIRE(actions->n <= actions->cap);
 	if (world->over)
 		REQUIRE(actions->n == 0 && world->group.state == before->state);
+	if (comes_too_late(world, before, happening))
+		REQUIRE(actions->n == 0);
 	if (world->group.epoch != before->epoch)
 		begin_epoch(world);
 	for (size_t i = 0; i < actions->n; i++)
@@ -351,7 +361,7 @@ check_stopping(const struct world *world, struct happening happening)
 	REQUIRE(world->swept || world_holds_ranks(world) || some_rank_waits(world));
 	REQUIRE(!g->killed || world->swept_hard);
 	for (int i = 0; i < world->options->ranks && g->killed; i++)
-		REQUIRE(world->p[i].killed || !world->p[i].forked);
+		REQUIRE(world->p[i].killed || world->p[i].reaped || !world->p[i].forked);
 }
 
 static void

@@ -15,16 +15,16 @@ world_running(const struct before *before)
 }
 
 bool
-is_late_word(const struct world *world, const struct before *before, struct happening h)
+comes_too_late(const struct world *world, const struct before *before, struct happening h)
 {
-	return is_word(h) && (!world_running(before) || world->p[h.rank].dead);
+	return h.kind < EVENT_CLOSED && (!world_running(before) || world->p[h.rank].dead);
 }
 
 static bool
 leaves_unasked(const struct world *world, const struct before *before)
 {
-	return before->state == GROUP_STOPPING && before->loss.reason == REASON_NONE &&
-	       world->leave && !world->asked && !world->restart_asked;
+	return before->state == GROUP_STOPPING && before->reason == REASON_NONE && world->leave &&
+	       !world->asked && !world->restart_asked;
 }
 
 /* The earliest dead rank that is waiting, or is not; NO_RANK. */
@@ -231,10 +231,23 @@ loss_while_running(const struct world *world, const struct before *before, struc
 	}
 }
 
+/* The first bound that passes in an epoch asks for dumps; until they had their time none ends it.
+ */
+static bool
+dumps_first(const struct world *world, const struct before *before, struct happening h)
+{
+	bool had_time =
+	    world->dumped && (world->frozen || world->now_ns >= world->dumped_ns + DUMP_LEAD_NS);
+
+	return world->options->dump && !had_time && h.kind == EVENT_BOUND &&
+	       world_running(before) &&
+	       loss_while_running(world, before, h).reason == REASON_RANK_TIMEOUT;
+}
+
 static struct loss_seen
 loss_in_the_end(const struct world *world, const struct before *before, struct happening h)
 {
-	if (before->state != GROUP_STOPPING || before->loss.reason != REASON_NONE)
+	if (before->state != GROUP_STOPPING || before->reason != REASON_NONE)
 		return NOTHING;
 	if (h.kind == EVENT_BOUND && h.rank == NO_RANK && h.variant == TIMER_REAP)
 		return (struct loss_seen){REASON_RANK_TIMEOUT, ANY_RANK};
@@ -251,11 +264,13 @@ world_expected_loss(const struct world *world, const struct before *before, stru
 
 	if (h.kind == EVENT_DIED || h.kind == EVENT_REAPED) {
 		if (!is_news_of_an_end(world, h) ||
-		    (world->p[h.rank].dead && before->loss.reason != REASON_NONE) ||
+		    (world->p[h.rank].dead && before->reason != REASON_NONE) ||
 		    judge(world, before, h.rank, h.variant) != LOSS)
 			return NOTHING;
 		return (struct loss_seen){REASON_RANK_DISCONNECTED, h.rank};
 	}
+	if (dumps_first(world, before, h))
+		return NOTHING;
 	loss = world_running(before) ? loss_while_running(world, before, h)
 				     : loss_in_the_end(world, before, h);
 	/* The first cause comes first. */
@@ -361,6 +376,10 @@ world_note(struct world *world, const struct before *before, struct happening h,
 	struct process *p = h.rank == NO_RANK ? NULL : &world->p[h.rank];
 	bool lost = expected.reason != REASON_NONE;
 
+	if (dumps_first(world, before, h) && !world->dumped) {
+		world->dumped = true;
+		world->dumped_ns = world->now_ns;
+	}
 	if (is_word(h) && world_running(before))
 		note_word(world, h, lost);
 	switch (h.kind) {

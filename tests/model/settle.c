@@ -12,6 +12,7 @@ forget_texts(struct rank *rank)
 {
 	rank->pid = 0;
 	rank->victim = rank->began = false;
+	rank->note = NULL;
 	rank->phase = RANK_STARTING;
 }
 
@@ -20,7 +21,7 @@ static void
 forget_words(struct rank *rank, struct process *p)
 {
 	rank->kind = KIND_SILENT;
-	rank->link_ready = rank->unhealthy = false;
+	rank->link_ready = rank->unhealthy = rank->suspended = false;
 	rank->then_collective = rank->then_serving = false;
 	rank->phase_bound = BOUND_LOAD;
 	p->link_ready = p->announced = false;
@@ -101,6 +102,7 @@ settle_group(struct group *g, const struct world *world)
 	g->go_total = g->restarts_total = 0;
 	g->started_ns = g->first_ready_ns = g->go_ns = g->state_ns = 0;
 	g->loss.pid = 0;
+	g->loss.note = NULL;
 	g->loss.rank = g->loss.reason == REASON_NONE ? NO_RANK : 0;
 	g->loss.phase = RANK_STARTING;
 	g->loss.bound = BOUND_LOAD;
@@ -110,6 +112,7 @@ settle_group(struct group *g, const struct world *world)
 	g->hurried = false;
 	if (g->stop_ns != 0)
 		g->stop_ns = world->now_ns;
+	g->dumped_ns = 0;
 	for (size_t i = 0; i < sizeof(warnings) / sizeof(warnings[0]); i++)
 		g->timer_ns[warnings[i][0]] = g->timer_ns[warnings[i][1]];
 }
@@ -132,6 +135,6 @@ world_settle(struct world *world)
 	if (group_is_running(g))
 		return;
 	g->ready_count = g->hello_count = 0;
-	g->spoken = g->go = g->group_id_kept = false;
-	world->spoken = world->go = world->group_id = false;
+	g->spoken = g->go = g->group_id_kept = g->dumped = false;
+	world->spoken = world->go = world->group_id = world->dumped = false;
 }

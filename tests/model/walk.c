@@ -54,6 +54,7 @@ static const struct world_options walks[] = {
      .ranks = 2,
      .link = true,
      .probe = true,
+     .dump = true,
      .then = 1U << THEN_COLLECTIVE,
      .endings = ALL_ENDINGS},
     {.name = "service of 2, ready = none",
@@ -61,6 +62,7 @@ static const struct world_options walks[] = {
      .no_gate = true,
      .link = true,
      .notify = true,
+     .suspend = true,
      .then = 1U << THEN_BOTH,
      .endings = ALL_ENDINGS},
     {.name = "job of 2, ready = none",
@@ -105,7 +107,8 @@ static struct {
 	struct queue now, next;
 	unsigned char record[RECORD_MAX_BYTES];
 	size_t size;
-	uint32_t at; /* the state whose turn it is */
+	uint32_t at;          /* the state whose turn it is */
+	enum group_state was; /* of that state */
 	uint64_t transitions;
 } walk;
 
@@ -207,7 +210,18 @@ go_to_the_end(void)
 
 /* --- the walk --- */
 
+/* What comes too late changes nothing. */
 static void
+check_change(struct happening by)
+{
+	const struct before before = {.state = walk.was};
+
+	if (comes_too_late(&walk.world, &before, by))
+		world_failed(&walk.world, by, "what comes too late changes nothing");
+}
+
+/* True if the world has changed. */
+static bool
 meet(struct happening by)
 {
 	unsigned char record[RECORD_MAX_BYTES];
@@ -215,9 +229,11 @@ meet(struct happening by)
 	record_save(&walk.world, record);
 	walk.transitions++;
 	if (memcmp(record, walk.record, walk.size) == 0)
-		return;
+		return false;
+	check_change(by);
 	if (states_add(&walk.met, record_hash(record, walk.size), walk.at, by))
 		push(&walk.next, record, (uint32_t)walk.met.n - 1);
+	return true;
 }
 
 static void
@@ -231,11 +247,12 @@ visit(const unsigned char *record, uint32_t index)
 	record_load(&walk.world, record);
 	go_to_the_end();
 	record_load(&walk.world, record);
+	walk.was = walk.world.group.state;
 	n = world_possible(&walk.world, possible);
 	for (int i = 0; i < n; i++) {
 		world_step(&walk.world, possible[i]);
-		meet(possible[i]);
-		record_load(&walk.world, record);
+		if (meet(possible[i]))
+			record_load(&walk.world, record);
 	}
 }
 
@@ -259,7 +276,7 @@ walk_all(const struct world_options *options)
 		for (size_t i = 0; i < walk.now.n; i++)
 			visit(walk.now.records + i * walk.size, walk.now.indices[i]);
 	}
-	printf("%-40s %9zu states %10llu transitions\n", options->name, walk.met.n,
+	printf("%-54s %9zu states %10llu transitions\n", options->name, walk.met.n,
 	       (unsigned long long)walk.transitions);
 	fflush(stdout);
 	states_free(&walk.met);
@@ -271,10 +288,21 @@ walk_all(const struct world_options *options)
 	world_free(&walk.world);
 }
 
+static bool
+is_named(const char *name, int argc, char **argv)
+{
+	for (int i = 1; i < argc; i++)
+		if (strcmp(argv[i], name) == 0)
+			return true;
+	return argc == 1;
+}
+
+/* Arguments are the names of the walks to take; without any all are. */
 int
-main(void)
+main(int argc, char **argv)
 {
 	for (size_t i = 0; i < sizeof(walks) / sizeof(walks[0]); i++)
-		walk_all(&walks[i]);
+		if (is_named(walks[i].name, argc, argv))
+			walk_all(&walks[i]);
 	return 0;
 }

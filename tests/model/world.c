@@ -9,6 +9,11 @@
 static const struct world *at_hand;
 static struct happening at_hand_by;
 
+static const int dump_signals[WORLD_RANKS_MAX] = {
+    WORLD_DUMP_SIGNAL, WORLD_DUMP_SIGNAL, WORLD_DUMP_SIGNAL, WORLD_DUMP_SIGNAL,
+    WORLD_DUMP_SIGNAL, WORLD_DUMP_SIGNAL, WORLD_DUMP_SIGNAL, WORLD_DUMP_SIGNAL,
+};
+
 /* Stands in for the one of common/log.c: the machine met what it holds to be impossible. */
 void
 fatalx(int status, const char *fmt, ...)
@@ -43,6 +48,8 @@ world_init(struct world *world, const struct world_options *options)
 		settings.timeout_ns[i] = bound_default_ns((enum bound)i);
 	settings.timeout_ns[BOUND_STALL] = 60 * NS_PER_SEC;
 	settings.timeout_ns[BOUND_WATCHDOG] = 20 * NS_PER_SEC;
+	if (options->dump)
+		settings.dump_signals = dump_signals;
 	memset(world, 0, sizeof(*world));
 	world->options = options;
 	world->now_ns = WORLD_BEGIN_NS;
@@ -122,6 +129,12 @@ add_words(struct list *list, const struct world *world, int rank)
 	if (world->options->probe)
 		add(list, EVENT_PROBE_READY, rank, 0);
 	add(list, EVENT_HEARD, rank, 0);
+	if (world->options->notify)
+		add(list, EVENT_OBSERVED, rank, 0);
+	if (world->options->suspend) {
+		add(list, EVENT_SUSPENDED, rank, 0);
+		add(list, EVENT_RESUMED, rank, 0);
+	}
 	if (p->link_open && world->options->link)
 		add(list, EVENT_CLOSED, rank, 0);
 }
@@ -194,22 +207,42 @@ static struct before
 look(const struct world *world, struct happening h)
 {
 	const struct group *g = &world->group;
-	struct before before = {.state = g->state, .epoch = g->epoch, .killed = g->killed};
+	struct before before = {.state = g->state,
+				.epoch = g->epoch,
+				.killed = g->killed,
+				.reason = g->loss.reason,
+				.lost = g->loss.rank,
+				.bound = g->loss.bound,
+				.at_ns = g->loss.at_ns};
 
-	before.loss = g->loss;
+	memcpy(before.cause, g->loss.cause, sizeof(before.cause));
 	memcpy(before.timer_ns, g->timer_ns, sizeof(before.timer_ns));
 	if (h.rank >= 0)
 		before.unhealthy = g->ranks[h.rank].unhealthy;
 	return before;
 }
 
-/* With the clock standing still, an earlier stop is told apart from a repeat by moving it back. */
+/*
+ * While the clock stands still a deadline that passes is moved to now, and an earlier stop, that it
+ * be no repeat, back from it.
+ */
 static void
-prepare_stop(struct world *world, struct happening h)
+prepare(struct world *world, struct happening h)
 {
-	if (h.kind == EVENT_STOP && h.variant == STOP_HURRY && world->frozen &&
-	    world->group.stop_ns != 0)
-		world->group.stop_ns = world->now_ns - REPEAT_NS;
+	struct group *g = &world->group;
+
+	if (!world->frozen)
+		return;
+	if (h.kind == EVENT_STOP && h.variant == STOP_HURRY && g->stop_ns != 0)
+		g->stop_ns = world->now_ns - REPEAT_NS;
+	if (h.kind != EVENT_BOUND)
+		return;
+	if (h.rank == NO_RANK)
+		g->timer_ns[h.variant] = world->now_ns;
+	else
+		g->ranks[h.rank].timer_ns[h.variant] = world->now_ns;
+	if (g->dumped)
+		g->dumped_ns = world->now_ns - DUMP_LEAD_NS;
 }
 
 void
@@ -222,7 +255,7 @@ world_step(struct world *world, struct happening h)
 	at_hand = world;
 	at_hand_by = h;
 	world_note(world, &before, h, expected);
-	prepare_stop(world, h);
+	prepare(world, h);
 	group_step(&world->group, &event, world->now_ns, &world->actions);
 	world_check(world, &before, h, expected);
 	world_check_state(world, h);

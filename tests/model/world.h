@@ -8,14 +8,17 @@
 
 #include "supervisor/group.h"
 
+#include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
 
-#define WORLD_RANKS_MAX 8
-#define HAPPENINGS_MAX  640 /* possible in one state */
-#define WORLD_RESTARTS  1   /* restart_max */
-#define WORLD_BEGIN_NS  (1000 * NS_PER_SEC)
-#define ANY_RANK        (-2)
+#define WORLD_RANKS_MAX   8
+#define HAPPENINGS_MAX    640 /* possible in one state */
+#define WORLD_RESTARTS    1   /* restart_max */
+#define WORLD_BEGIN_NS    (1000 * NS_PER_SEC)
+#define ANY_RANK          (-2)
+#define WORLD_EXTEND_NS   (30 * NS_PER_SEC)
+#define WORLD_DUMP_SIGNAL SIGUSR1
 
 /* How a rank spoke first. */
 enum voice { VOICE_NONE, VOICE_LINK, VOICE_NOTIFY, VOICE_PROBE };
@@ -51,6 +54,8 @@ struct world_options {
 	bool job, ready_auto, no_gate, restart, in_order, reverse;
 	bool link, notify, probe; /* which of them the ranks use */
 	bool mismatch;            /* HELLOs that do not match */
+	bool suspend;             /* ranks are stopped by signals, and continued */
+	bool dump;                /* dump_signal is set */
 	unsigned then;            /* set of 1 << THEN_ that READY says */
 	unsigned endings;         /* set of 1 << END_ */
 };
@@ -81,9 +86,10 @@ struct world {
 	struct group group;
 	struct actions actions;
 	uint64_t now_ns;
+	uint64_t dumped_ns;
 	bool frozen; /* the clock stands still: any deadline may pass, and any stop may hurry */
 	struct process p[WORLD_RANKS_MAX];
-	bool spoken, go, group_id, news;
+	bool spoken, go, group_id, news, dumped;
 	bool leave, asked, restart_asked; /* why the group stops */
 	bool swept, swept_hard, epoch_over, over;
 	uint8_t asked_by; /* enum stop_kind */
@@ -133,9 +139,9 @@ struct loss_seen {
 
 /* expect.c: the contract, told without looking into the machine */
 bool world_running(const struct before *before);
-/* A word that comes after the news of its rank's end, or after the end of the group began. */
-bool is_late_word(const struct world *world, const struct before *before,
-		  struct happening happening);
+/* Heard after the news of its rank's end, or after the end of the group began. */
+bool comes_too_late(const struct world *world, const struct before *before,
+		    struct happening happening);
 /* The loss that must follow from what was known before. */
 struct loss_seen world_expected_loss(const struct world *world, const struct before *before,
 				     struct happening happening);

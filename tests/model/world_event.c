@@ -25,10 +25,11 @@ static const struct message collectives[2] = {
 static const struct message others[EVENT_COUNT] = {
     [EVENT_STATUS] = {.verb = VERB_STATUS, .text = "loads"},
     [EVENT_PROGRESS] = {.verb = VERB_PROGRESS, .progress = {.done = 1, .total = 2}},
+    [EVENT_OBSERVED] = {.verb = VERB_PROGRESS, .progress = {.done = 1, .total = 2}},
     [EVENT_GROUP_ID] = {.verb = VERB_GROUP_ID, .group_id_len = 1},
     [EVENT_SERVING] = {.verb = VERB_SERVING},
     [EVENT_WATCHDOG] = {.verb = VERB_WATCHDOG},
-    [EVENT_EXTEND] = {.verb = VERB_EXTEND, .extend_usec = 30 * 1000000},
+    [EVENT_EXTEND] = {.verb = VERB_EXTEND, .extend_usec = WORLD_EXTEND_NS / NS_PER_USEC},
     [EVENT_FAILED] = {.verb = VERB_FAILED, .text = "no memory", .error_number = 12},
     [EVENT_STOPPING] = {.verb = VERB_STOPPING},
 };
@@ -52,6 +53,13 @@ may_be_notified(enum event_kind kind)
 {
 	return kind == EVENT_STATUS || kind == EVENT_WATCHDOG || kind == EVENT_EXTEND ||
 	       kind == EVENT_STOPPING;
+}
+
+bool
+is_notified(struct happening h)
+{
+	return h.kind == EVENT_NOTIFY_READY ||
+	       (may_be_notified((enum event_kind)h.kind) && h.variant != 0);
 }
 
 static int
@@ -106,7 +114,7 @@ world_event(struct happening h)
 		event.timer = h.variant;
 		break;
 	default:
-		event.notify = may_be_notified(event.kind) && h.variant != 0;
+		event.notify = is_notified(h);
 		break;
 	}
 	return event;
@@ -123,13 +131,6 @@ happening_to_string(struct happening h, char *out, size_t size)
 		snprintf(out, size, "rank %d %s %s", h.rank, word, end_words[h.variant]);
 	else
 		snprintf(out, size, "rank %d %s %d", h.rank, word, h.variant);
-}
-
-bool
-is_notified(struct happening h)
-{
-	return h.kind == EVENT_NOTIFY_READY ||
-	       (may_be_notified((enum event_kind)h.kind) && h.variant != 0);
 }
 
 bool
