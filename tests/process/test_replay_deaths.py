@@ -327,7 +327,7 @@ hear('GO')
 step(4, lambda: say('COLLECTIVE=begin\\nNAME=gather\\n'))
 step(5, lambda: say('COLLECTIVE=done\\nNAME=gather\\n'))
 step(6, lambda: say('SERVING=1\\n'))
-hold()
+hear('ABORT')
 """
 
 

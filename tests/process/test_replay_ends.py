@@ -164,6 +164,37 @@ def test_setsid_escape_of_many(place):
     assert not place.processes()
 
 
+BOMB = f"""
+{DEAF}
+tell('armed')
+while True:
+    try:
+        if posix.fork() == 0: posix.setsid()
+    except OSError:
+        pass
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="the bomb's bound, nproc, wants a user of its own")
+def test_setsid_escape_of_a_bomb(place):
+    """Bounded to 64 processes, each of them forks without end, into sessions of their own."""
+    os.chmod(place.root, 0o777)
+    run = start(
+        place,
+        BOMB,
+        ranks=1,
+        mode="job",
+        stop_timeout="200ms",
+        reap_timeout="60s",
+        worker={"user": "nobody", "limits": "nproc=64"},
+    )
+    run.wait_line("armed", stream="out")
+    replay.await_that(lambda: len(place.processes()) > 60)
+    run.signal(15)
+    assert run.wait(60) == 143, run.told()
+    assert not place.processes()
+
+
 def test_stubborn_sibling(place):
     """The leader goes on TERM, a child in its group does not: `stop` does not return before."""
     gate = replay.Gate(place)
@@ -201,6 +232,20 @@ def test_innocent_bystander(place):
         run.wait()
         replay.await_that(lambda: place.processes() == [bystander.pid])
         assert bystander.running, how
+
+
+def test_innocent_bystander_of_a_used_number(place):
+    """A dead leader's number is nobody else's while its group may still be signalled."""
+    gate = replay.Gate(place)
+    run = start(place, f"{DEAF}; up(); gate(); hear('ABORT'); gate(); hold()", abort_timeout="1h")
+    pids = gate.await_ranks(2)
+    gate.release()
+    replay.kill(pids[1], 9)
+    gate.await_ranks(1)
+    assert replay.state_of(pids[1]) == "Z"
+    gate.release()
+    replay.kill(pids[0], 9)
+    assert run.wait() == 10
 
 
 def test_respawn_in_stop(place):

@@ -53,7 +53,7 @@ def test_last_words_killed_midway(place):
     pids = gate.await_ranks(2)
     gate.release()
     log = place.run_dir / "demo" / "rank-1.log"
-    replay.await_that(lambda: log.stat().st_size > 20000)
+    replay.await_that(lambda: log.exists() and log.stat().st_size > 20000)
     replay.kill(pids[1], 9)
     replay.await_that(lambda: place.status("demo")["ranks"][1]["state"] == "gone")
     gate.await_ranks(1)
@@ -62,6 +62,26 @@ def test_last_words_killed_midway(place):
     assert lines == [f"line {i}" for i in range(len(lines))] and len(lines) >= written
     gate.release()
     assert run.wait() == 10
+
+
+def test_last_words_unread_at_the_death(place):
+    """A pipe full of words is drained, though nothing else holds the end up."""
+    gate = replay.Gate(place)
+    run = start(
+        place,
+        "import fcntl; fcntl.fcntl(1, fcntl.F_SETPIPE_SZ, 1 << 20)\n"
+        "up(); gate()\ntell('\\n'.join(f'line {i}' for i in range(60000))); die('KILL')",
+        ranks=1,
+    )
+    pids = gate.await_ranks(1)
+    supervisor = place.supervisor_of(run)
+    replay.kill(supervisor, signal.SIGSTOP)
+    gate.release()
+    replay.await_death(pids[0])
+    replay.kill(supervisor, signal.SIGCONT)
+    why = ended(place, run, 10)
+    assert why["log_tail"][-1] == "line 59999"
+    assert run.stdout.splitlines()[-1] == "[rank 0] line 59999"
 
 
 def test_last_words_while_a_child_holds_the_pipe(place):

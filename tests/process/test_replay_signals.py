@@ -78,6 +78,19 @@ def test_term_to_all(place, targets, mode, code):
         assert "RankDisconnected" not in run.stderr
 
 
+def test_term_to_both_of_us_is_one_stop(place):
+    """As systemd does it: the guard passes on what the supervisor has got already."""
+    gate = replay.Gate(place)
+    slow = "_signal.signal(15, lambda *_: (time.sleep(0.5), tell('saved'), posix._exit(0)))"
+    run = start(place, f"{slow}; up(); gate(); hold()", stop_timeout="1h")
+    gate.await_ranks(2)
+    replay.kill(place.supervisor_of(run), signal.SIGTERM)
+    run.wait_line("stopping")
+    run.signal(signal.SIGTERM)
+    assert run.wait() == 0
+    assert run.stdout.count("saved") == 2
+
+
 def test_term_to_one_rank_is_no_stop(place):
     gate = replay.Gate(place)
     run = start(place, "up(); gate(); hear('ABORT')", ranks=3)
@@ -354,7 +367,8 @@ def test_closed_terminal_under_nohup(place):
 def test_kill_of_the_job_leaves_nothing(place):
     """kill -9 %1 reaches the guard's process group, in which nobody else is."""
     gate = replay.Gate(place)
-    terminal, run = at_terminal(place, "ignore('TERM'); up(); gate(); hold()")
+    code = "ignore('TERM'); escape('ignore(15); hold()'); up(); gate(); hold()"
+    terminal, run = at_terminal(place, code)
     gate.await_ranks(2)
     os.killpg(run.pid, signal.SIGKILL)
     end = replay.deadline_after(1)
@@ -424,8 +438,10 @@ def test_stopped_rank_is_said_at_once(place):
     pids = gate.await_ranks(2)
     replay.kill(pids[1], signal.SIGSTOP)
     run.wait_line(rf"rank 1 \(pid {pids[1]}\) was stopped by SIGSTOP")
+    assert place.http("demo", "/readyz")[0] == 503
     replay.kill(pids[1], signal.SIGCONT)
     run.wait_line(rf"rank 1 \(pid {pids[1]}\) goes on")
+    assert place.http("demo", "/readyz")[0] == 200
     run.signal(15)
     assert run.wait() == 0
 
