@@ -107,8 +107,8 @@ client_options(int argc, char **argv, const struct client_verb *verb, const char
 
 /* --- one request --- */
 
-static int
-fail(const struct client_group *group, const char *why)
+int
+client_fail(const struct client_group *group, const char *why)
 {
 	log_warnx("group %s (pid %ld) does not answer on %s/%s: %s", group->name, group->pid,
 		  group->path, RUNDIR_HEALTH_SOCKET, why);
@@ -116,8 +116,8 @@ fail(const struct client_group *group, const char *why)
 }
 
 /* A Unix socket's connect() blocks while the listener's queue is full: the timeout bounds it. */
-static int
-connect_socket(const struct client_group *group)
+int
+client_connect(const struct client_group *group)
 {
 	const struct timeval timeout = {CLIENT_TIMEOUT_NS / NS_PER_SEC, 0};
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -182,7 +182,7 @@ split_answer(const struct client_group *group, char *text, struct client_answer 
 
 	if (body == NULL || sscanf(text, "HTTP/1.1 %d ", &answer->status) != 1) {
 		free(text);
-		return fail(group, "what it says is not HTTP");
+		return client_fail(group, "what it says is not HTTP");
 	}
 	body += 4;
 	memmove(text, body, strlen(body) + 1);
@@ -200,14 +200,15 @@ client_request(const struct client_group *group, const char *method, const char 
 
 	n = snprintf(request, sizeof(request), "%s %s HTTP/1.1\r\nHost: %s\r\n\r\n", method, path,
 		     group->name);
-	fd = connect_socket(group);
+	fd = client_connect(group);
 	if (fd < 0)
-		return fail(group, strerror(errno));
+		return client_fail(group, strerror(errno));
 	if (send(fd, request, (size_t)n, MSG_NOSIGNAL) == n || errno == EPIPE)
 		text = read_all(fd, deadline_ns);
 	saved = errno;
 	close(fd);
-	return text == NULL ? fail(group, strerror(saved)) : split_answer(group, text, answer);
+	return text == NULL ? client_fail(group, strerror(saved))
+			    : split_answer(group, text, answer);
 }
 
 /* --- what a person sees --- */

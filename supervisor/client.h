@@ -14,6 +14,7 @@
 
 #define CLIENT_TIMEOUT_NS (5 * NS_PER_SEC) /* for one answer */
 #define CLIENT_NAME_BYTES 256
+#define CLIENT_SEVERAL    (-2)
 
 /* An option of a verb: "--json" sets *flag; "--run-dir DIR" sets *value. One of both is NULL. */
 struct client_option {
@@ -43,11 +44,11 @@ struct client_group {
 };
 
 /*
- * Finds the living group `name`, or the only one there is if name is NULL. 0, or -1: told why, with
- * the names of the living groups if there are several.
+ * Finds the living group `name`, or the only one there is if name is NULL. 0, or not: told why,
+ * with the names of the living groups if there are several.
  */
 int client_find(const char *run_dir, const char *name, struct client_group *group);
-/* The same without a word to the user. */
+/* The same without a word to the user; CLIENT_SEVERAL if name is NULL and several live. */
 int client_look(const char *run_dir, const char *name, struct client_group *group);
 void client_close(struct client_group *group);
 
@@ -59,6 +60,11 @@ struct client_answer {
 /* One request under CLIENT_TIMEOUT_NS. 0, or -1: told why. */
 int client_request(const struct client_group *group, const char *method, const char *path,
 		   struct client_answer *answer);
+
+/* The connected socket of the group, or -1 with errno. */
+int client_connect(const struct client_group *group);
+/* Says that the group does not answer, and why; -1. */
+int client_fail(const struct client_group *group, const char *why);
 
 /* Writes text for a person, without control sequences. NULL is nothing. */
 void client_print(FILE *out, const char *text);

@@ -214,6 +214,7 @@ find(const char *run_dir, const char *name, struct client_group *group, bool tel
 		client_close(group);
 		if (tell)
 			log_warnx("several groups are running, name one: %s", search.listed);
+		return CLIENT_SEVERAL;
 	} else if (tell) {
 		tell_absent(&search, &bases);
 	}

@@ -1,4 +1,5 @@
 #include "supervisor/client.h"
+#include "supervisor/client_reports.h"
 #include "supervisor/cmd.h"
 #include "supervisor/report.h"
 #include "supervisor/why.h"
@@ -26,28 +27,6 @@ static const struct client_verb verb = {
     "Exit status: 0, or 1 if nothing is on record.\n",
     options,
 };
-
-/* Reports, newest first; an array that owns them. */
-static json_t *
-load_saved(const char *state_dir, const char *name)
-{
-	struct report_names names;
-	json_t *reports = json_array(), *report;
-	char path[PATH_MAX + NAME_MAX + 2];
-
-	if (report_list(state_dir, name, &names) != 0)
-		log_warn("state directory %s", state_dir);
-	for (size_t i = 0; i < names.n && json_array_size(reports) < REPORT_KEEP; i++) {
-		snprintf(path, sizeof(path), "%s/%s", state_dir, names.v[i]);
-		report = json_load_file(path, 0, NULL);
-		/* A crash of the whole machine may have left an empty one. */
-		if (json_is_object(report))
-			json_array_append(reports, report);
-		json_decref(report);
-	}
-	report_list_free(&names);
-	return reports;
-}
 
 static const char *
 reason_time(const json_t *report)
@@ -142,7 +121,7 @@ show(const json_t *reports, const char *name, const char *state_dir)
 int
 cmd_why(int argc, char **argv)
 {
-	char state_dir[PATH_MAX], error[RUNDIR_ERROR_BYTES];
+	char state_dir[PATH_MAX];
 	struct client_group group;
 	const char *name;
 	json_t *reports;
@@ -152,14 +131,11 @@ cmd_why(int argc, char **argv)
 	status = client_options(argc, argv, &verb, &name);
 	if (status >= 0)
 		return status;
-	if (statedir_path(state_dir, error, sizeof(error)) != 0) {
-		log_warnx("%s", error);
-		state_dir[0] = '\0';
-	}
+	client_state_dir(state_dir);
 	running = client_look(run_dir, name, &group) == 0;
 	if (running && name == NULL)
 		name = group.name;
-	reports = load_saved(state_dir, name);
+	reports = client_reports(state_dir, name);
 	if (running)
 		add_running(reports, &group);
 	status = show(reports, name, state_dir);

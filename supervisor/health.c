@@ -136,10 +136,14 @@ static const struct route {
 	enum http_method method; /* HTTP_GET answers HEAD too */
 	void (*answer)(const struct health *health, struct http_reply *reply);
 } routes[] = {
-    {"/startupz", HTTP_GET, get_startupz}, {"/readyz", HTTP_GET, get_readyz},
-    {"/livez", HTTP_GET, get_livez},       {"/status", HTTP_GET, get_status},
-    {"/metrics", HTTP_GET, get_metrics},   {"/events", HTTP_GET, get_events},
-    {"/", HTTP_GET, get_page},             {"/stop", HTTP_POST, post_stop},
+    {"/startupz", HTTP_GET, get_startupz},
+    {"/readyz", HTTP_GET, get_readyz},
+    {"/livez", HTTP_GET, get_livez},
+    {"/status", HTTP_GET, get_status},
+    {"/metrics", HTTP_GET, get_metrics},
+    {"/events", HTTP_GET, get_events},
+    {"/", HTTP_GET, get_page},
+    {"/stop", HTTP_POST, post_stop},
     {"/restart", HTTP_POST, post_restart},
 };
 

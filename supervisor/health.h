@@ -20,7 +20,7 @@ struct health_settings {
 	struct status_source source;
 	void (*look)(void *arg); /* called before an answer: news that is there counts; or NULL */
 	const struct journal *journal;
-	void (*stop)(void *arg); /* POST /stop was accepted; called after its answer is queued */
+	void (*stop)(void *arg);    /* POST /stop was accepted; called after its answer is queued */
 	void (*restart)(void *arg); /* the same of POST /restart */
 	void *arg;
 };

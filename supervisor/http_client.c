@@ -7,11 +7,12 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define HEAD_BYTES 512 /* of an answer */
+#define HEAD_BYTES 1024 /* of an answer */
 
 enum phase {
 	READING,
 	WRITING,
+	STREAMING,
 	DRAINING /* refused before it was read whole: the peer may still be sending */
 };
 
@@ -22,9 +23,11 @@ struct http_client {
 	enum phase phase;
 	bool local, refused;
 	uid_t uid;
-	uint64_t deadline_ns;
-	char *out; /* the answer */
+	uint64_t deadline_ns; /* 0: none */
+	char *out;            /* the answer, or a part of the stream */
 	size_t out_len, out_sent;
+	const struct http_stream *stream; /* STREAMING */
+	struct stream_place place;
 	size_t in_len;
 	char in[HTTP_HEAD_MAX_BYTES + HTTP_BODY_MAX_BYTES];
 };
@@ -39,7 +42,7 @@ void
 http_clients_init(struct http_clients *clients, struct event_base *base, http_handler handler,
 		  void *arg)
 {
-	clients->n = 0;
+	clients->n = clients->streams = 0;
 	clients->base = base;
 	clients->handler = handler;
 	clients->arg = arg;
@@ -54,6 +57,7 @@ client_free(struct http_client *client)
 	while (clients->v[i] != client)
 		i++;
 	clients->n--;
+	clients->streams -= client->phase == STREAMING;
 	memmove(&clients->v[i], &clients->v[i + 1],
 		(size_t)(clients->n - i) * sizeof(struct http_client *));
 	event_free(client->event);
@@ -73,7 +77,7 @@ bool
 http_clients_evict(struct http_clients *clients)
 {
 	for (int i = 0; i < clients->n; i++) {
-		if (clients->v[i]->phase == WRITING)
+		if (clients->v[i]->phase == WRITING || clients->v[i]->phase == STREAMING)
 			continue;
 		client_free(clients->v[i]);
 		return true;
@@ -96,7 +100,7 @@ await(struct http_client *client, short what)
 	event_del(client->event);
 	event_assign(client->event, client->clients->base, client->fd, what, on_client, client);
 	http_event_priority(client->clients->base, client->event);
-	event_add(client->event, &tv);
+	event_add(client->event, client->deadline_ns != 0 ? &tv : NULL);
 }
 
 static void
@@ -118,8 +122,9 @@ finish(struct http_client *client)
 	await(client, EV_READ);
 }
 
-static void
-write_out(struct http_client *client)
+/* False if it waits for the reader, or is gone. */
+static bool
+send_out(struct http_client *client)
 {
 	ssize_t n;
 
@@ -131,44 +136,104 @@ write_out(struct http_client *client)
 			restart_deadline(client);
 		} else if (n < 0 && errno == EAGAIN) {
 			await(client, EV_WRITE);
-			return;
+			return false;
 		} else if (n == 0 || errno != EINTR) {
+			client_free(client);
+			return false;
+		}
+	}
+	return true;
+}
+
+static void
+go_on_streaming(struct http_client *client)
+{
+	ssize_t n;
+
+	while (send_out(client)) {
+		n = client->stream->next(&client->place, client->out, HTTP_STREAM_BYTES,
+					 client->stream->arg);
+		if (n < 0) {
 			client_free(client);
 			return;
 		}
+		client->out_len = (size_t)n;
+		client->out_sent = 0;
+		if (n > 0) {
+			restart_deadline(client);
+			continue;
+		}
+		client->deadline_ns = 0;
+		await(client, EV_READ);
+		return;
 	}
-	finish(client);
+}
+
+void
+http_clients_wake(struct http_clients *clients)
+{
+	for (int i = clients->n - 1; i >= 0; i--) {
+		struct http_client *client = clients->v[i];
+
+		if (client->phase == STREAMING && client->out_sent == client->out_len)
+			go_on_streaming(client);
+	}
+}
+
+static int
+write_head(char head[HEAD_BYTES], const struct http_reply *reply, size_t len)
+{
+	const char *type = reply->type != NULL ? reply->type : "text/plain; charset=utf-8";
+	char length[64] = "";
+
+	if (reply->stream == NULL)
+		snprintf(length, sizeof(length), "Content-Length: %zu\r\n", len);
+	return snprintf(
+	    head, HEAD_BYTES,
+	    "HTTP/1.1 %d %s\r\nContent-Type: %s\r\n%s%s%s%s%s"
+	    "X-Content-Type-Options: nosniff\r\n"
+	    "Cache-Control: no-store\r\nConnection: close\r\n\r\n",
+	    reply->status, http_status_text(reply->status), type, length,
+	    reply->allow != NULL ? "Allow: " : "", reply->allow != NULL ? reply->allow : "",
+	    reply->allow != NULL ? "\r\n" : "", reply->headers != NULL ? reply->headers : "");
 }
 
 /* Head and body in one piece. */
 static bool
 build_answer(struct http_client *client, enum http_method method, const struct http_reply *reply)
 {
-	const char *body = reply->body, *text = http_status_text(reply->status);
+	const char *body = reply->body;
 	size_t len = reply->len;
 	char words[64];
-	int n;
 
 	if (body == NULL) {
-		len = (size_t)snprintf(words, sizeof(words), "%s\n", text);
+		len =
+		    (size_t)snprintf(words, sizeof(words), "%s\n", http_status_text(reply->status));
 		body = words;
 	}
-	client->out = malloc(HEAD_BYTES + len);
+	client->out = malloc(reply->stream != NULL ? HTTP_STREAM_BYTES : HEAD_BYTES + len);
 	if (client->out == NULL)
 		return false;
-	n = snprintf(client->out, HEAD_BYTES,
-		     "HTTP/1.1 %d %s\r\nContent-Type: %s\r\nContent-Length: %zu\r\n%s%s%s"
-		     "Cache-Control: no-store\r\nConnection: close\r\n\r\n",
-		     reply->status, text,
-		     reply->type != NULL ? reply->type : "text/plain; charset=utf-8", len,
-		     reply->allow != NULL ? "Allow: " : "",
-		     reply->allow != NULL ? reply->allow : "", reply->allow != NULL ? "\r\n" : "");
-	client->out_len = (size_t)n;
-	if (method != HTTP_HEAD) {
-		memcpy(client->out + n, body, len);
+	client->out_len = (size_t)write_head(client->out, reply, len);
+	if (method != HTTP_HEAD && reply->stream == NULL) {
+		memcpy(client->out + client->out_len, body, len);
 		client->out_len += len;
 	}
 	return true;
+}
+
+/* Sends what was built, and goes on as the answer wants it. */
+static void
+start_writing(struct http_client *client, const struct http_stream *stream)
+{
+	client->stream = stream;
+	client->phase = stream != NULL ? STREAMING : WRITING;
+	client->clients->streams += stream != NULL;
+	restart_deadline(client);
+	if (stream != NULL)
+		go_on_streaming(client);
+	else if (send_out(client))
+		finish(client);
 }
 
 static void
@@ -183,12 +248,12 @@ respond(struct http_client *client, struct http_request *request, int status)
 	client->refused = status != 200;
 	if (status == 200)
 		clients->handler(request, &reply, clients->arg);
+	if (reply.stream != NULL && clients->streams >= HTTP_STREAMS_MAX)
+		reply = (struct http_reply){.status = 503};
 	built = build_answer(client, request->method, &reply);
 	free(reply.body);
-	client->phase = WRITING;
-	restart_deadline(client);
 	if (built)
-		write_out(client);
+		start_writing(client, request->method == HTTP_HEAD ? NULL : reply.stream);
 	else
 		client_free(client);
 	if (reply.then != NULL)
@@ -224,12 +289,12 @@ read_in(struct http_client *client)
 	}
 }
 
+/* Whatever else a client says is of no interest but its leave. */
 static void
 drain(struct http_client *client)
 {
-	ssize_t n;
+	ssize_t n = recv(client->fd, client->in, sizeof(client->in), 0);
 
-	n = recv(client->fd, client->in, sizeof(client->in), 0);
 	if (n > 0 || (n < 0 && (errno == EAGAIN || errno == EINTR)))
 		await(client, EV_READ);
 	else
@@ -246,10 +311,12 @@ on_client(int fd, short what, void *arg)
 		client_free(client);
 	else if (client->phase == READING)
 		read_in(client);
-	else if (client->phase == WRITING)
-		write_out(client);
-	else
+	else if ((what & EV_READ) != 0)
 		drain(client);
+	else if (client->phase == STREAMING)
+		go_on_streaming(client);
+	else if (send_out(client))
+		finish(client);
 }
 
 void
@@ -274,5 +341,5 @@ http_client_new(struct http_clients *clients, int fd, bool local)
 	client->uid = cred.uid;
 	clients->v[clients->n++] = client;
 	restart_deadline(client);
-	read_in(client);
+	await(client, EV_READ);
 }

@@ -8,7 +8,7 @@ struct http_client;
 
 struct http_clients {
 	struct http_client *v[HTTP_CLIENTS_MAX]; /* [n], oldest first */
-	int n;
+	int n, streams;                          /* streams: of the n */
 	struct event_base *base;
 	http_handler handler;
 	void *arg;
@@ -26,6 +26,9 @@ void http_client_new(struct http_clients *clients, int fd, bool local);
 
 /* Drops the oldest client whose request is not whole, or whose answer is sent; false if none. */
 bool http_clients_evict(struct http_clients *clients);
+
+/* Goes on with every stream whose reader has taken what was there. */
+void http_clients_wake(struct http_clients *clients);
 
 /* The base's lowest priority. */
 void http_event_priority(struct event_base *base, struct event *event);

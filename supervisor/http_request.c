@@ -179,6 +179,7 @@ http_status_text(int status)
 	    {403, "Forbidden"},
 	    {404, "Not Found"},
 	    {405, "Method Not Allowed"},
+	    {409, "Conflict"},
 	    {411, "Length Required"},
 	    {413, "Content Too Large"},
 	    {431, "Request Header Fields Too Large"},

@@ -15,7 +15,6 @@
 #include <unistd.h>
 
 #define BACKLOG       128
-#define TURN_ACCEPTS  HTTP_CLIENTS_MAX /* in one turn of the loop: others want to be served too */
 #define LISTENERS_MAX 2
 #define HOST_BYTES    256
 
@@ -92,13 +91,13 @@ accept_one(int fd)
 
 /* No descriptor is left: the oldest idle client gives its own, or the spare one serves a refusal.
  */
-static bool
+static void
 make_room(struct http_server *server, int listener_fd)
 {
 	int fd;
 
 	if (http_clients_evict(&server->clients))
-		return true;
+		return;
 	if (server->spare_fd >= 0) {
 		close(server->spare_fd);
 		server->spare_fd = -1;
@@ -107,10 +106,8 @@ make_room(struct http_server *server, int listener_fd)
 			turn_away(fd);
 		open_spare(server);
 	}
-	if (server->spare_fd >= 0)
-		return true;
-	pause_listeners(server);
-	return false;
+	if (server->spare_fd < 0)
+		pause_listeners(server);
 }
 
 static void
@@ -125,25 +122,21 @@ admit(struct listener *listener, int fd)
 	http_client_new(clients, fd, listener->local);
 }
 
+/* One at a time: what has become known since the loop looked comes before the next answer. */
 static void
 on_listener(int fd, short what, void *arg)
 {
 	struct listener *listener = arg;
-	int accepted;
+	int accepted = accept_one(fd);
 
 	(void)what;
-	for (int i = 0; i < TURN_ACCEPTS; i++) {
-		accepted = accept_one(fd);
-		if (accepted >= 0)
-			admit(listener, accepted);
-		else if (errno == EAGAIN)
-			return;
-		else if (errno != EMFILE && errno != ENFILE) {
-			log_warn("health socket: accept");
-			pause_listeners(listener->server);
-			return;
-		} else if (!make_room(listener->server, fd))
-			return;
+	if (accepted >= 0) {
+		admit(listener, accepted);
+	} else if (errno == EMFILE || errno == ENFILE) {
+		make_room(listener->server, fd);
+	} else if (errno != EAGAIN) {
+		log_warn("health socket: accept");
+		pause_listeners(listener->server);
 	}
 }
 
@@ -178,6 +171,18 @@ http_server_close(struct http_server *server)
 	if (server->spare_fd >= 0)
 		close(server->spare_fd);
 	free(server);
+}
+
+int
+http_server_streams(const struct http_server *server)
+{
+	return server->clients.streams;
+}
+
+void
+http_server_wake(struct http_server *server)
+{
+	http_clients_wake(&server->clients);
 }
 
 static int

@@ -92,6 +92,26 @@ first_late_rank(const struct group *group, enum bound bound)
 	return NO_RANK;
 }
 
+bool
+waiting_span(const struct group *group, enum bound *bound, uint64_t *from_ns, uint64_t *deadline_ns)
+{
+	int late;
+
+	if (!waiting_bound(group, bound) || (late = first_late_rank(group, *bound)) == NO_RANK)
+		return false;
+	if (*bound == BOUND_LOAD) {
+		*from_ns = group->started_ns;
+		*deadline_ns = group->timer_ns[TIMER_LOAD];
+	} else if (*bound == BOUND_READY) {
+		*from_ns = group->first_ready_ns;
+		*deadline_ns = group->timer_ns[TIMER_READY];
+	} else {
+		*from_ns = group->ranks[late].state_ns;
+		*deadline_ns = group->ranks[late].timer_ns[RANK_TIMER_PHASE];
+	}
+	return true;
+}
+
 void
 waited_to_string(const struct group *group, uint64_t now_ns, char *out, size_t size)
 {
@@ -99,21 +119,10 @@ waited_to_string(const struct group *group, uint64_t now_ns, char *out, size_t s
 	char elapsed[DURATION_TEXT_BYTES];
 	uint64_t from_ns, deadline_ns;
 	enum bound bound;
-	int late;
 
 	out[0] = '\0';
-	if (!waiting_bound(group, &bound) || (late = first_late_rank(group, bound)) == NO_RANK)
+	if (!waiting_span(group, &bound, &from_ns, &deadline_ns))
 		return;
-	if (bound == BOUND_LOAD) {
-		from_ns = group->started_ns;
-		deadline_ns = group->timer_ns[TIMER_LOAD];
-	} else if (bound == BOUND_READY) {
-		from_ns = group->first_ready_ns;
-		deadline_ns = group->timer_ns[TIMER_READY];
-	} else {
-		from_ns = group->ranks[late].state_ns;
-		deadline_ns = group->ranks[late].timer_ns[RANK_TIMER_PHASE];
-	}
 	format_seconds(now_ns > from_ns ? now_ns - from_ns : 0, elapsed, sizeof(elapsed));
 	add(&text, "%s", elapsed);
 	if (deadline_ns <= from_ns)
@@ -324,6 +333,10 @@ add_stopping(struct text *text, const struct group *group)
 static void
 add_backoff(struct text *text, const struct group *group, uint64_t now_ns)
 {
+	if (group->restart_wanted) {
+		add(text, "restarting now");
+		return;
+	}
 	add(text, "restarting in ");
 	add_elapsed(text, now_ns, group->timer_ns[TIMER_BACKOFF]);
 	add(text, ", restart %d of %d", group->window_restarts, group->settings.restart_max);

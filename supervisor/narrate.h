@@ -32,6 +32,13 @@ void waited_to_string(const struct group *group, uint64_t now_ns, char *out, siz
 /* The bound under which the group waits for ranks in its present state; false if it does not. */
 bool waiting_bound(const struct group *group, enum bound *bound);
 
+/*
+ * The same with since when and until when, 0 if the bound is off; false too if no rank is late. See
+ * rank_is_late() for who is waited for.
+ */
+bool waiting_span(const struct group *group, enum bound *bound, uint64_t *from_ns,
+		  uint64_t *deadline_ns);
+
 /* "0.3 s", "12.3 s", "3m10s", "2h5m"; and in whole seconds: "0s", "12s", "3m10s". */
 void format_elapsed(uint64_t ns, char *out, size_t size);
 void format_seconds(uint64_t ns, char *out, size_t size);

@@ -1,6 +1,7 @@
 #include "supervisor/status_json.h"
 
 #include "supervisor/clean.h"
+#include "supervisor/narrate.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -55,23 +56,34 @@ count_or_null(uint64_t n)
 	return n > 0 ? json_integer((json_int_t)n) : json_null();
 }
 
-json_t *
-status_time(uint64_t at_ns, uint64_t now_ns)
+int64_t
+status_wall_ms(uint64_t at_ns, uint64_t now_ns)
 {
-	char text[64], seconds[32];
 	struct timespec ts;
-	struct tm tm;
 	uint64_t ns;
-	time_t s;
 
 	clock_gettime(CLOCK_REALTIME, &ts);
 	ns = (uint64_t)ts.tv_sec * NS_PER_SEC + (uint64_t)ts.tv_nsec - (now_ns - at_ns);
-	s = (time_t)(ns / NS_PER_SEC);
+	return (int64_t)(ns / NS_PER_MSEC);
+}
+
+json_t *
+status_wall_time(int64_t wall_ms)
+{
+	char text[64], seconds[32];
+	time_t s = (time_t)(wall_ms / 1000);
+	struct tm tm;
+
 	gmtime_r(&s, &tm);
 	strftime(seconds, sizeof(seconds), "%Y-%m-%dT%H:%M:%S", &tm);
-	snprintf(text, sizeof(text), "%s.%03uZ", seconds,
-		 (unsigned)(ns % NS_PER_SEC / NS_PER_MSEC));
+	snprintf(text, sizeof(text), "%s.%03dZ", seconds, (int)(wall_ms % 1000));
 	return json_string(text);
+}
+
+json_t *
+status_time(uint64_t at_ns, uint64_t now_ns)
+{
+	return status_wall_time(status_wall_ms(at_ns, now_ns));
 }
 
 static json_t *
@@ -207,8 +219,8 @@ signal_json(struct ending ending)
 	return json_string(name);
 }
 
-static json_t *
-reason_json(const struct status_source *source, uint64_t now_ns)
+json_t *
+status_reason(const struct status_source *source, uint64_t now_ns)
 {
 	const struct group *group = source->group;
 	const struct loss *loss = &group->loss;
@@ -231,19 +243,43 @@ reason_json(const struct status_source *source, uint64_t now_ns)
 	    victims_json(group), "log_tail", status_tail(source, loss->rank, TAIL_LOST_LINES));
 }
 
+static json_t *
+waiting_json(const struct group *group, uint64_t now_ns)
+{
+	uint64_t from_ns, deadline_ns;
+	enum bound bound;
+	json_t *ranks;
+
+	if (!waiting_span(group, &bound, &from_ns, &deadline_ns))
+		return json_null();
+	ranks = json_array();
+	for (int i = 0; i < group->settings.world_size; i++)
+		if (rank_is_late(group, i, bound))
+			json_array_append_new(ranks, json_integer(i));
+	return json_pack("{s:s, s:o, s:o, s:o}", "bound", bound_key(bound), "ranks", ranks,
+			 "seconds", seconds_between(from_ns, now_ns), "of_seconds",
+			 deadline_ns > from_ns ? status_seconds(deadline_ns - from_ns)
+					       : json_null());
+}
+
 json_t *
 status_json(const struct status_source *source, uint64_t now_ns)
 {
 	const struct group *group = source->group;
 	bool go = group->go_ns != 0;
 
-	return json_pack("{s:s, s:s, s:s, s:b, s:i, s:o, s:i, s:o, s:o, s:o, s:o, s:o}", "group",
-			 source->name, "state", group_state_word(group->state), "mode",
-			 group->settings.job ? "job" : "service", "spoken", group->spoken, "epoch",
-			 (int)group->epoch, "pid", pid_or_null(source->pid), "world_size",
-			 group->settings.world_size, "reason", reason_json(source, now_ns),
-			 "go_seconds",
-			 go ? seconds_between(group->started_ns, group->go_ns) : json_null(),
-			 "ready_skew_seconds", go ? status_seconds(group->skew_ns) : json_null(),
-			 "bounds", bounds_json(group), "ranks", ranks_json(source, now_ns));
+	json_t *status = json_pack(
+	    "{s:s, s:s, s:s, s:b, s:i, s:o, s:i, s:o, s:o, s:o, s:o, s:o, s:o}", "group",
+	    source->name, "state", group_state_word(group->state), "mode",
+	    group->settings.job ? "job" : "service", "spoken", group->spoken, "epoch",
+	    (int)group->epoch, "pid", pid_or_null(source->pid), "world_size",
+	    group->settings.world_size, "reason", status_reason(source, now_ns), "go_seconds",
+	    go ? seconds_between(group->started_ns, group->go_ns) : json_null(),
+	    "ready_skew_seconds", go ? status_seconds(group->skew_ns) : json_null(), "bounds",
+	    bounds_json(group), "waiting", waiting_json(group, now_ns), "ranks",
+	    ranks_json(source, now_ns));
+
+	if (status != NULL && source->timeline != NULL)
+		json_object_set_new(status, "timeline", timeline_json(source->timeline, now_ns));
+	return status;
 }

@@ -7,6 +7,7 @@
 
 #include "supervisor/evidence.h"
 #include "supervisor/group.h"
+#include "supervisor/timeline.h"
 
 #include <jansson.h>
 
@@ -29,10 +30,14 @@ struct status_source {
 	/* Where the rank was when a bound passed; NULL: not looked at. May be NULL. */
 	const struct evidence *(*evidence)(int rank, void *arg);
 	void *arg;
+	const struct timeline *timeline; /* NULL: none is kept */
 };
 
 /* The document of GET /status. The caller drops the reference; NULL if memory ran out. */
 json_t *status_json(const struct status_source *source, uint64_t now_ns);
+
+/* Of the first cause: JSON null while nothing is lost. */
+json_t *status_reason(const struct status_source *source, uint64_t now_ns);
 
 /* A string with '?' for every byte that is not UTF-8. */
 json_t *status_text(const char *text);
@@ -40,8 +45,10 @@ json_t *status_text(const char *text);
 /* Seconds to the millisecond. */
 json_t *status_seconds(uint64_t ns);
 
-/* A monotonic moment as "2026-11-30T17:03:02.123Z". */
+/* A monotonic moment as "2026-11-30T17:03:02.123Z", and in milliseconds since 1970. */
 json_t *status_time(uint64_t at_ns, uint64_t now_ns);
+int64_t status_wall_ms(uint64_t at_ns, uint64_t now_ns);
+json_t *status_wall_time(int64_t wall_ms);
 
 /* The last lines of a rank as an array of strings, at most max (<= TAIL_LOST_LINES). */
 json_t *status_tail(const struct status_source *source, int rank, size_t max);

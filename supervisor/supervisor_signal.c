@@ -66,7 +66,9 @@ tell_stop(struct supervisor *s, int rank, const siginfo_t *info)
 	bool stopped = info->si_code == CLD_STOPPED;
 	char name[32];
 
-	if (!group_is_running(&s->group) || stopped == s->group.ranks[rank].suspended)
+	/* Those that Ctrl-Z stopped go on with us. */
+	if (!group_is_running(&s->group) || stopped == s->group.ranks[rank].suspended ||
+	    (stopped && s->stopped_ns != 0))
 		return;
 	supervisor_rank_event(s, rank, stopped ? EVENT_SUSPENDED : EVENT_RESUMED);
 	signal_name(info->si_status, name, sizeof(name));

@@ -69,8 +69,8 @@ demo_setup(void **state)
 	demo->group.ranks[0].was_ready = true;
 	demo->group.ready_count = 1;
 	demo_rank(&demo->group.ranks[1], 4242, 36, RANK_LOADING);
-	demo->source =
-	    (struct status_source){"demo", &demo->group, 4200, demo_gpu, demo_tail, NULL};
+	demo->source = (struct status_source){
+	    .name = "demo", .group = &demo->group, .pid = 4200, .gpu = demo_gpu, .tail = demo_tail};
 	*state = demo;
 	return 0;
 }

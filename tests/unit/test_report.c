@@ -1,4 +1,4 @@
-/* sources: supervisor/report.c supervisor/report_line.c supervisor/status_json.c supervisor/clean.c supervisor/narrate.c supervisor/progress.c supervisor/rundir.c supervisor/rundir_path.c supervisor/group*.c supervisor/bound.c */
+/* sources: supervisor/report.c supervisor/report_line.c supervisor/status_json.c supervisor/clean.c supervisor/timeline.c supervisor/narrate.c supervisor/progress.c supervisor/rundir.c supervisor/rundir_path.c supervisor/group*.c supervisor/bound.c */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

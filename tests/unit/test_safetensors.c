@@ -16,7 +16,7 @@ static int
 parse(struct safetensors *st, const char *header, uint64_t data_bytes, struct load_error *error)
 {
 	size_t n = strlen(header);
-	char *copy = malloc(n);
+	char *copy = malloc(n > 0 ? n : 1);
 	int r;
 
 	memcpy(copy, header, n);

@@ -1,4 +1,4 @@
-/* sources: supervisor/status_json.c supervisor/clean.c supervisor/group*.c supervisor/bound.c */
+/* sources: supervisor/status_json.c supervisor/clean.c supervisor/timeline.c supervisor/narrate.c supervisor/progress.c supervisor/group*.c supervisor/bound.c */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -62,7 +62,7 @@ status_has_the_fields_of_the_design(void **state)
 	json_t *status = status_json(&demo->source, DEMO_NOW_NS), *rank, *progress;
 
 	assert_keys(status, "group state mode spoken epoch pid world_size reason go_seconds "
-			    "ready_skew_seconds bounds ranks");
+			    "ready_skew_seconds bounds waiting ranks");
 	assert_text(status, "group", "demo");
 	assert_text(status, "state", "loading");
 	assert_text(status, "mode", "service");

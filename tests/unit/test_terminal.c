@@ -1,4 +1,4 @@
-/* sources: supervisor/terminal.c supervisor/bars.c supervisor/narrate.c supervisor/progress.c supervisor/writer.c supervisor/channel.c supervisor/clean.c supervisor/log_json.c supervisor/group.c supervisor/group_death.c supervisor/group_end.c supervisor/group_rank.c supervisor/group_start.c supervisor/group_text.c supervisor/group_time.c supervisor/bound.c */
+/* sources: supervisor/terminal.c supervisor/bars.c supervisor/canvas.c supervisor/narrate.c supervisor/progress.c supervisor/writer.c supervisor/channel.c supervisor/clean.c supervisor/log_json.c supervisor/group.c supervisor/group_death.c supervisor/group_end.c supervisor/group_rank.c supervisor/group_start.c supervisor/group_text.c supervisor/group_time.c supervisor/bound.c */
 #include "supervisor/terminal.h"
 
 #include "common/log.h"
