@@ -15,7 +15,7 @@ demo_folder() {
 
 # demo_ini FOLDER DRILL DELAY
 demo_ini() {
-	local rank="$PWD/build/tfworker rank model --once --receipt receipt-{rank}.json"
+	local rank="tfworker rank model --once --receipt receipt-{rank}.json"
 	cat <<-INI
 		[group]
 		name = demo
@@ -35,8 +35,8 @@ demo_ini() {
 demo_run() {
 	local status=0
 	(
-		export RUNTIME_DIRECTORY=$1/run STATE_DIRECTORY=$1/state
-		build/tfsupervisor run "$1/demo.ini"
+		export PATH=$PWD/build:$PATH RUNTIME_DIRECTORY=$1/run STATE_DIRECTORY=$1/state
+		tfsupervisor run "$1/demo.ini"
 	) || status=$?
 	((status == $2)) || die "exit status $status instead of $2"
 }
