@@ -242,6 +242,7 @@ def test_innocent_bystander_of_a_used_number(place):
     gate.release()
     replay.kill(pids[1], 9)
     gate.await_ranks(1)
+    replay.await_death(pids[1])
     assert replay.state_of(pids[1]) == "Z"
     gate.release()
     replay.kill(pids[0], 9)
