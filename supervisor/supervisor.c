@@ -10,17 +10,17 @@
 #include <string.h>
 #include <unistd.h>
 
-#define PRIORITIES     3 /* links and signals, timers and requests, output */
-#define RESCAN_USEC    2000
-#define TURN_NS        (5 * NS_PER_MSEC)
-#define FLUSH_NS       (2 * NS_PER_SEC)
-#define START_LINE_MAX 256
+#define PRIORITIES  3 /* links and signals, timers and requests, output */
+#define RESCAN_USEC 2000
+#define TURN_NS     (5 * NS_PER_MSEC)
+#define FLUSH_NS    (2 * NS_PER_SEC)
 
 void
 supervisor_step(struct supervisor *s, struct group_event event)
 {
 	uint64_t now_ns = monotonic_ns();
 
+	/* Lines that an action itself brings to light are no event any more. */
 	if (s->in_step)
 		return;
 	s->in_step = true;
@@ -56,14 +56,6 @@ on_show(int rank, const char *text, size_t len, void *arg)
 	struct supervisor *s = arg;
 
 	writer_rank_line(s->writer, rank, text, len);
-}
-
-static void
-on_output_eof(int rank, void *arg)
-{
-	/* The pipe is closed; the tail is kept for the report until the epoch is over. */
-	(void)rank;
-	(void)arg;
 }
 
 /* A death that can be seen now is news before any answer. */
@@ -298,11 +290,8 @@ open_screen(struct supervisor *s)
 	    (s->writer = writer_open(s->base, &options)) == NULL)
 		fatalx(EXIT_LOOP, "the event loop cannot be set up");
 	log_set_sink(writer_log, s->writer);
-	s->output_callbacks = (struct output_callbacks){.heard = on_heard,
-							.line = supervisor_on_line,
-							.show = on_show,
-							.eof = on_output_eof,
-							.arg = s};
+	s->output_callbacks = (struct output_callbacks){
+	    .heard = on_heard, .line = supervisor_on_line, .show = on_show, .arg = s};
 }
 
 /* Everything that may be refused before a rank is forked. 0, or -1 with the reason's text. */

@@ -163,7 +163,6 @@ supervisor_tell_news(struct supervisor *s)
 	if (!s->news_untold)
 		return;
 	s->news_untold = false;
-
 	if (loss->rank != NO_RANK && s->ranks[loss->rank].output != NULL)
 		output_drain(s->ranks[loss->rank].output);
 	report_news(&s->source, &s->rundir, monotonic_ns());
