@@ -21,13 +21,13 @@ struct gather_fault {
 
 /* slot: (2, words), filled from data: (words * 8 bytes), of any alignment. */
 void gather_fill_ref(const unsigned char *data, size_t words, uint64_t salt, uint32_t rank,
-    uint64_t *slot);
+		     uint64_t *slot);
 
 /*
  * How many of the elements in `slot`, (2, words), said to be rank's, do not fit. *fault is written
  * if there is one.
  */
 uint64_t gather_check_ref(const uint64_t *slot, size_t words, uint64_t salt, uint32_t rank,
-    struct gather_fault *fault);
+			  struct gather_fault *fault);
 
 #endif

@@ -18,10 +18,10 @@ uint16_t bf16_from_float(float value);
  * summed one after the other. slots: bf16 (rows, top_k, hidden); weights: (rows, top_k).
  */
 void slot_sum_ref(const uint16_t *slots, const float *weights, size_t rows, size_t top_k,
-    size_t hidden, double *sums);
+		  size_t hidden, double *sums);
 
 /* What the host backend computes: the same in float. Overwrites sums: (rows, hidden). */
 void slot_sum_host(const uint16_t *slots, const float *weights, size_t rows, size_t top_k,
-    size_t hidden, float *sums);
+		   size_t hidden, float *sums);
 
 #endif

@@ -79,7 +79,8 @@ int rank_await_go(struct rank_run *run);
 int rank_give_group_id(struct rank_run *run);
 /* Opens the communicator of the group id, once, and lets an end of the group end its waits. */
 int rank_join(struct rank_run *run);
-/* The same before ready, if the id is here already: less is left to do between go and collective. */
+/* The same before ready, if the id is here already: less is left to do between go and collective.
+ */
 int rank_join_if_given(struct rank_run *run);
 int rank_first_collective(struct rank_run *run);
 int rank_serve(struct rank_run *run);

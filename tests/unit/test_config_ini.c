@@ -132,11 +132,11 @@ values_of_any_length_up_to_the_limit_arrive_whole(void **state)
 		char *value = stpcpy(text, "[s]\na = ");
 
 		memset(value, 'x', lens[i]);
-		strcpy(value + lens[i], "\nb = 2\n");
+		memcpy(value + lens[i], "\nb = 2\n", sizeof("\nb = 2\n"));
 		assert_int_equal(read_bytes(text, strlen(text)), 0);
 		value = stpcpy(wanted, "1[s]|2[s]a=");
 		memset(value, 'x', lens[i]);
-		strcpy(value + lens[i], "|3[s]b=2|");
+		memcpy(value + lens[i], "|3[s]b=2|", sizeof("|3[s]b=2|"));
 		assert_string_equal(seen, wanted);
 	}
 }

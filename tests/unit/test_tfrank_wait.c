@@ -183,7 +183,8 @@ rank_zero_gives_the_id_with_its_descriptor(void **state)
 			     .msg_iovlen = 1,
 			     .msg_control = control,
 			     .msg_controllen = sizeof(control)};
-	int file = memfd_create("test", MFD_CLOEXEC), fd;
+	int file = memfd_create("test", MFD_CLOEXEC), fd = -1;
+	const struct cmsghdr *control_header;
 	size_t len;
 
 	(void)state;
@@ -193,8 +194,10 @@ rank_zero_gives_the_id_with_its_descriptor(void **state)
 	assert_int_equal(tfrank_put_group_id(rank_, "12345", 5, file), 0);
 	assert_int_equal(tfrank_put_group_id(rank_, "12345", 5, file), -EPROTO);
 	assert_true(recvmsg(peer, &msg, 0) > 0);
-	assert_non_null(CMSG_FIRSTHDR(&msg));
-	memcpy(&fd, CMSG_DATA(CMSG_FIRSTHDR(&msg)), sizeof(fd));
+	control_header = CMSG_FIRSTHDR(&msg);
+	assert_non_null(control_header);
+	if (control_header != NULL)
+		memcpy(&fd, CMSG_DATA(control_header), sizeof(fd));
 	same_file(fd, file);
 	close(fd);
 	assert_int_equal(tfrank_get_group_id(rank_, id, sizeof(id), &len, &fd, 0), 0);
