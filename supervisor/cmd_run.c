@@ -19,9 +19,9 @@ static const char usage[] =
 
 struct arguments {
 	struct run_options options;
-	const char *file;
-	char **command; /* NULL: none */
-	char **sets;    /* [sets_len] */
+	const char *file, *word; /* word: being looked at */
+	char **command;          /* NULL: none */
+	char **sets;             /* [sets_len] */
 	size_t sets_len;
 	int ranks; /* 0: not given */
 };
@@ -37,6 +37,19 @@ supervise_from_guard(const struct guard *guard, void *arg)
 	struct supervision *supervision = arg;
 
 	return supervise(guard, supervision->config, supervision->options);
+}
+
+/* A supervisor that was killed leaves its folder: opening it cleans it, closing removes it. */
+static void
+clean_up_after(void *arg)
+{
+	const struct supervision *supervision = arg;
+	char error[RUNDIR_ERROR_BYTES];
+	struct rundir dir;
+
+	if (rundir_open(&dir, supervision->options->run_dir, supervision->config->run_dir,
+			supervision->config->name, getpid(), error, sizeof(error)) == 0)
+		rundir_close(&dir);
 }
 
 static int
@@ -86,8 +99,7 @@ take_option(struct arguments *a, int option)
 		fputs(usage, stdout);
 		exit(EXIT_SUCCESS);
 	default:
-		fputs(usage, stderr);
-		return EXIT_USAGE;
+		return bad_usage("unknown option, or one without its value", a->word);
 	}
 }
 
@@ -119,7 +131,9 @@ parse_arguments(int argc, char **argv, struct arguments *a)
 	int option, status;
 
 	argc = split_command(argc, argv, &a->command);
-	while ((option = getopt_long(argc, argv, "", options, NULL)) != -1)
+	opterr = 0;
+	while (a->word = argv[optind] != NULL ? argv[optind] : "",
+	       (option = getopt_long(argc, argv, "", options, NULL)) != -1)
 		if ((status = take_option(a, option)) != 0)
 			return status;
 	if (optind < argc)
@@ -159,6 +173,7 @@ cmd_run(int argc, char **argv)
 	struct config config;
 	struct config_error error;
 	struct supervision supervision = {&config, &a.options};
+	const struct guarded program = {supervise_from_guard, clean_up_after, &supervision};
 	int status;
 
 	if (spawn_reserve() != 0)
@@ -170,8 +185,8 @@ cmd_run(int argc, char **argv)
 			log_warnx("%s", error.text);
 			status = EXIT_CONFIG;
 		} else {
-			status =
-			    guard_run(supervise_from_guard, &supervision, config.pid_namespace);
+			log_init("tfsupervisor", config.name);
+			status = guard_run(&program, config.pid_namespace);
 			config_free(&config);
 		}
 	}

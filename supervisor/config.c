@@ -256,5 +256,7 @@ config_find(const char *arg, char *path, size_t size, struct config_error *error
 		return config_fail(error, &place, "the name is too long");
 	if (strchr(arg, '/') == NULL && access(path, F_OK) == 0)
 		return 0;
+	if (strchr(arg, '/') != NULL || strstr(arg, CONFIG_SUFFIX) != NULL)
+		return config_fail(error, &place, "there is no such file");
 	return config_fail(error, &place, "there is no such file here and no %s", path);
 }

@@ -44,12 +44,9 @@ give_tick(struct events *events, uint64_t now_ns)
 static void
 on_timer(int fd, short what, void *arg)
 {
-	struct events *events = arg;
-
 	(void)fd;
 	(void)what;
-	if (http_server_streams(events->server) > 0)
-		give_tick(events, monotonic_ns());
+	give_tick(arg, monotonic_ns());
 }
 
 /* "data: {...}", an empty line. 0 if it does not fit. */

@@ -133,7 +133,8 @@ group_is_serving(const struct group *g)
 	if (g->state != GROUP_SERVING)
 		return false;
 	for (int i = 0; i < g->settings.world_size; i++)
-		if (g->ranks[i].unhealthy || g->ranks[i].suspended || g->ranks[i].pending)
+		if (g->ranks[i].unhealthy || g->ranks[i].suspended || g->ranks[i].pending ||
+		    (g->ranks[i].said_hello && g->ranks[i].link_closed))
 			return false;
 	return true;
 }
@@ -217,6 +218,7 @@ on_restart_in_stop(struct step *step)
 static void
 on_abandoned(struct step *step)
 {
+	step->g->abandoned = true;
 	if (!step->g->stop_asked)
 		ask_stop(step);
 	kill_everything(step);

@@ -168,6 +168,7 @@ struct loss {
 	char detail[DETAIL_BYTES];
 	struct ending ending;
 	bool by_end;      /* the rank's own end is the cause: `died` until it is told */
+	bool by_close;    /* its link was closed; its exit, if it comes unasked, names the cause */
 	const char *note; /* of the rank's ending, or NULL; static storage */
 	int error_number; /* ERRNO of FAILED */
 	pid_t pid;
@@ -277,8 +278,9 @@ struct group {
 	int stop_signal;     /* the signal that asked first, 0 = a verb */
 	uint64_t stop_ns;    /* of the last signal that asked, 0: none */
 	bool hurried;
-	bool killed; /* SIGKILL has been sent to what was left */
-	bool dumped; /* the late ranks have had their dump_signal in this epoch */
+	bool abandoned; /* the guard has died */
+	bool killed;    /* SIGKILL has been sent to what was left */
+	bool dumped;    /* the late ranks have had their dump_signal in this epoch */
 	uint64_t dumped_ns;
 	struct loss loss;
 	int exit_status;

@@ -92,7 +92,24 @@ on_judge(struct step *step, struct rank *rank)
 	if (rank->pending)
 		lose_dead(step, rank);
 	else if (rank->link_closed && !rank->died)
-		lose(step, rank, REASON_RANK_DISCONNECTED, "link-closed");
+		lose_closed(step, rank);
+}
+
+static bool
+ending_is_known(const struct rank *rank)
+{
+	return rank->ending.how != ENDING_UNKNOWN;
+}
+
+/* It closed its link on its way out: how it went then says more than that it closed it. */
+static void
+name_leave(struct group *g, const struct rank *rank)
+{
+	g->loss.by_close = false;
+	g->loss.by_end = true;
+	g->loss.ending = rank->ending;
+	g->loss.note = rank->note;
+	name_end(&g->loss);
 }
 
 static void
@@ -104,6 +121,8 @@ judge(struct step *step, struct rank *rank)
 		judge_end(step, rank);
 	else if (g->loss.reason != REASON_NONE && g->loss.rank != rank_number(g, rank))
 		rank->victim = true;
+	else if (g->loss.by_close && rank->sent_signals == 0 && ending_is_known(rank))
+		name_leave(g, rank);
 	else
 		judge_leave(step, rank);
 }

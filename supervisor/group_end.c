@@ -216,6 +216,20 @@ lose_dead(struct step *step, struct rank *rank)
 	end_by_loss(step);
 }
 
+/* The peers are told at once; the rank itself has until then no signal that could spoil its exit.
+ */
+void
+lose_closed(struct step *step, struct rank *rank)
+{
+	if (!group_is_running(step->g) || first_pending(step->g) != NULL) {
+		lose(step, rank, REASON_RANK_DISCONNECTED, "link-closed");
+		return;
+	}
+	rank->told = true;
+	lose(step, rank, REASON_RANK_DISCONNECTED, "link-closed");
+	step->g->loss.by_close = true;
+}
+
 void
 lose_bound(struct step *step, struct rank *rank, enum bound bound)
 {

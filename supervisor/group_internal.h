@@ -43,6 +43,8 @@ void lose(struct step *step, struct rank *rank, enum reason reason, const char *
     __attribute__((format(printf, 4, 5)));
 void lose_bound(struct step *step, struct rank *rank, enum bound bound);
 void lose_dead(struct step *step, struct rank *rank);
+/* A link was closed by a process that lives on, or is on its way out. */
+void lose_closed(struct step *step, struct rank *rank);
 void name_end(struct loss *loss);
 /* The earliest end that waits for its judgement, NULL if none does. */
 struct rank *first_pending(const struct group *group);

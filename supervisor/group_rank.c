@@ -318,7 +318,7 @@ on_closed(struct step *step, struct rank *rank)
 	if (g->settings.job && g->go)
 		rank->timer_ns[RANK_TIMER_JUDGE] = deadline_after(step->now_ns, CLOSE_GRACE_NS);
 	else
-		lose(step, rank, REASON_RANK_DISCONNECTED, "link-closed");
+		lose_closed(step, rank);
 }
 
 static void

@@ -140,17 +140,19 @@ watch(pid_t supervisor, bool init)
 }
 
 static int
-end_of_watch(int status)
+end_of_watch(const struct guarded *program, int status)
 {
 	struct ending ending = ending_from_status(status);
 	char name[32];
 
-	if (ending.how == ENDING_KILLED) {
-		signal_name(ending.code, name, sizeof(name));
-		log_warnx("the supervisor was killed by %s: ending the group", name);
-	}
 	if (!tree_kill_all(monotonic_ns() + CLEAN_UP_NS))
 		log_warnx("processes are left that the kernel does not give up after SIGKILL");
+	else if (ending.how == ENDING_KILLED)
+		program->clean_up(program->arg);
+	if (ending.how == ENDING_KILLED) {
+		signal_name(ending.code, name, sizeof(name));
+		log_warnx("the supervisor was killed by %s: the group was ended", name);
+	}
 	return ending.how == ENDING_KILLED ? EXIT_KILLED_BASE + ending.code : ending.code;
 }
 
@@ -211,8 +213,7 @@ guard_is_gone(const struct guard *guard)
 }
 
 _Noreturn static void
-become_supervisor(const struct guard *guard, int far_end,
-		  int (*supervise)(const struct guard *guard, void *arg), void *arg)
+become_supervisor(const struct guard *guard, int far_end, const struct guarded *program)
 {
 	close(far_end);
 	setpgid(0, 0);
@@ -221,11 +222,11 @@ become_supervisor(const struct guard *guard, int far_end,
 		exit(EXIT_KILLED_BASE + SIGTERM);
 	if (guard->init && !mount_proc())
 		exit(refuse_namespace());
-	exit(supervise(guard, arg));
+	exit(program->supervise(guard, program->arg));
 }
 
 int
-guard_run(int (*supervise)(const struct guard *guard, void *arg), void *arg, bool pid_namespace)
+guard_run(const struct guarded *program, bool pid_namespace)
 {
 	struct guard guard = {.pid = getpid(), .init = pid_namespace};
 	pid_t supervisor;
@@ -241,8 +242,8 @@ guard_run(int (*supervise)(const struct guard *guard, void *arg), void *arg, boo
 	if ((supervisor = fork()) < 0)
 		fatal(EXIT_OS_ERROR, "fork of the supervisor");
 	if (supervisor == 0)
-		become_supervisor(&guard, fds[1], supervise, arg);
+		become_supervisor(&guard, fds[1], program);
 	close(fds[0]);
 	setpgid(supervisor, supervisor);
-	return end_of_watch(watch(supervisor, guard.init));
+	return end_of_watch(program, watch(supervisor, guard.init));
 }

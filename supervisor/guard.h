@@ -16,13 +16,21 @@ struct guard {
 	bool init; /* we are the init of a PID namespace: our end is everybody's below us */
 };
 
+/* What is guarded. */
+struct guarded {
+	/* The supervisor's whole life; its exit status. */
+	int (*supervise)(const struct guard *guard, void *arg);
+	/* In the guard, once a supervisor that was killed has nothing left below it. */
+	void (*clean_up)(void *arg);
+	void *arg;
+};
+
 /*
  * Forks; the child runs supervise() in a process group of its own, and with pid_namespace as init
  * of a PID namespace with a /proc of its own, and ends with its result. Returns the exit status in
  * the parent. All signals are blocked by the caller, from its first instruction on.
  */
-int guard_run(int (*supervise)(const struct guard *guard, void *arg), void *arg,
-	      bool pid_namespace);
+int guard_run(const struct guarded *program, bool pid_namespace);
 
 /* True if the guard has died. */
 bool guard_is_gone(const struct guard *guard);

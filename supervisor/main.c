@@ -23,7 +23,7 @@ static const struct verb_entry {
 } table[] = {
     {"run", cmd_run, "FILE or NAME [--set SECTION.KEY=VALUE]... | [--ranks N] -- COMMAND...",
      "run a group in the foreground"},
-    {"check", cmd_check, "FILE [--set SECTION.KEY=VALUE]...",
+    {"check", cmd_check, "FILE [--set SECTION.KEY=VALUE]... | [--ranks N] -- COMMAND...",
      "validate and print what would happen"},
     {"status", cmd_status, "[NAME] [--json | --watch]", "how far every rank is"},
     {"health", cmd_health, "[NAME] [--startup | --ready | --live]", "exit 0 or 1, for probes"},
@@ -32,8 +32,9 @@ static const struct verb_entry {
     {"logs", cmd_logs, "[NAME] [--rank N] [--follow]", "what the ranks printed"},
     {"events", cmd_events, "[NAME] [--follow]", "every transition as a line of JSON"},
     {"why", cmd_why, "[NAME] [--list]", "what ended a group, also after it has gone"},
-    {"drill", cmd_drill, "late|gone|sum|eof|missing|timeout [--ranks N] [--delay D] [--json]",
-     "self-test with a receipt"},
+    {"drill", cmd_drill,
+     "MODE [--ranks N] [--delay D] [--backend host|cuda] [--model DIR] [--json]",
+     "self-test with a receipt; MODE is late, gone, sum, eof, missing or timeout"},
 };
 
 #define VERBS_LEN (sizeof(table) / sizeof(table[0]))

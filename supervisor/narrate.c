@@ -224,7 +224,7 @@ add_ready(struct text *text, const struct group *group, const struct rank *rank)
 	progress_to_string(&rank->progress, progress, sizeof(progress));
 	if (progress[0] != '\0')
 		add(text, " (%s)", progress);
-	if (waited_for == 0)
+	if (waited_for == 0 || group->go)
 		return;
 	group_late_ranks(group, BOUND_READY, ranks, sizeof(ranks));
 	add(text, ", waits for rank%s %s", plural(waited_for), ranks);
@@ -316,6 +316,8 @@ add_stopping(struct text *text, const struct group *group)
 		if (group->loss.rank != NO_RANK)
 			add(text, "rank %d, ", group->loss.rank);
 		add(text, "%s", group->loss.cause);
+	} else if (group->abandoned) {
+		add(text, "ending the group: the guard has died");
 	} else if (group->stop_asked && group->stop_signal != 0) {
 		signal_name(group->stop_signal, name, sizeof(name));
 		add(text, "stopping: %s came", name);

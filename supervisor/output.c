@@ -214,11 +214,14 @@ size_t
 output_tail(const struct output *output, const char **lines, size_t max)
 {
 	static char text[OUTPUT_TAIL_BYTES + OUTPUT_TAIL_LINES * CLEAN_GROWTH_BYTES];
-	const char *end = output->tail + output->tail_len, *start = end, *newline;
+	const char *end, *start, *newline;
 	size_t n = 0, used = 0;
 
+	if (output->tail == NULL)
+		return 0;
 	if (max > OUTPUT_TAIL_LINES)
 		max = OUTPUT_TAIL_LINES;
+	end = start = output->tail + output->tail_len;
 	for (; n < max && start > output->tail; n++) {
 		newline = memrchr(output->tail, '\n', (size_t)(start - output->tail) - 1);
 		start = newline != NULL ? newline + 1 : output->tail;

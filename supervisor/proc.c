@@ -10,8 +10,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define STAT_BYTES 1024
-#define PF_EXITING 0x4u /* of the kernel's task flags */
+#define STAT_BYTES        1024
+#define STATUS_LINE_BYTES 256
+#define PF_EXITING        0x4u /* of the kernel's task flags */
 
 /* Fields of /proc/PID/stat by their number in proc(5). */
 #define FIELD_STATE     3
@@ -105,6 +106,34 @@ proc_state(pid_t pid)
 	if (!read_stat(pid, stat) || (p = find_field(stat, FIELD_STATE)) == NULL)
 		return 0;
 	return *p;
+}
+
+static unsigned long long
+read_signals(FILE *file)
+{
+	char line[STATUS_LINE_BYTES];
+	unsigned long long pending = 0, one;
+
+	while (fgets(line, sizeof(line), file) != NULL)
+		if (sscanf(line, "SigPnd: %llx", &one) == 1 ||
+		    sscanf(line, "ShdPnd: %llx", &one) == 1)
+			pending |= one;
+	return pending;
+}
+
+bool
+proc_has_pending(pid_t pid, int signal)
+{
+	unsigned long long pending;
+	char path[64];
+	FILE *file;
+
+	snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
+	if ((file = fopen(path, "re")) == NULL)
+		return false;
+	pending = read_signals(file);
+	fclose(file);
+	return (pending >> (signal - 1) & 1) != 0;
 }
 
 pid_t

@@ -24,6 +24,9 @@ enum proc_news proc_news(pid_t pid, struct ending *ending);
 /* The state letter ('R', 'S', 'T', 'Z', ...) of a process, 0 if it cannot be read. */
 char proc_state(pid_t pid);
 
+/* True if the process has the signal still before it. */
+bool proc_has_pending(pid_t pid, int signal);
+
 /* The parent of a process, -1 if it cannot be read. */
 pid_t proc_parent(pid_t pid);
 

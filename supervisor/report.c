@@ -316,8 +316,9 @@ report_end(const struct status_source *source, const struct rundir *dir, uint64_
 	if (dir->fd >= 0 &&
 	    write_document(dir->fd, dir->path, RUNDIR_REPORT, report, error, sizeof(error)) != 0)
 		log_warnx("%s", error);
-	if (statedir_make(state_dir, error, sizeof(error)) != 0 ||
-	    report_save(state_dir, report, error, sizeof(error)) != 0)
+	/* Without the group's folder we never were the group: its record is not ours to write. */
+	if (dir->fd >= 0 && (statedir_make(state_dir, error, sizeof(error)) != 0 ||
+			     report_save(state_dir, report, error, sizeof(error)) != 0))
 		log_warnx("%s", error);
 	if (report_termination(REPORT_TERMINATION_LOG, report, error, sizeof(error)) != 0)
 		log_warnx("%s", error);

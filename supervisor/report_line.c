@@ -220,7 +220,9 @@ add_stop(struct line *line, const struct group *group)
 {
 	char name[32];
 
-	if (group->exit_status == EXIT_JOB_SIGTERM || group->exit_status == EXIT_JOB_SIGINT)
+	if (group->abandoned)
+		add(line, "ended because the guard, the process above the supervisor, has died");
+	else if (group->exit_status == EXIT_JOB_SIGTERM || group->exit_status == EXIT_JOB_SIGINT)
 		add(line, "unfinished job stopped by %s",
 		    group->exit_status == EXIT_JOB_SIGINT ? "SIGINT" : "SIGTERM");
 	else if (group->stop_asked && group->stop_signal == 0)
@@ -249,7 +251,7 @@ add_clean_end(struct line *line, const struct status_source *source, uint64_t no
 	else
 		add_stop(line, group);
 	add_elapsed(line, group->started_ns, now_ns);
-	if (group->killed && !group->hurried) {
+	if (group->killed && !group->hurried && !group->abandoned) {
 		format_duration(group->settings.timeout_ns[BOUND_STOP], bound, sizeof(bound));
 		add(line, "; what outlived stop_timeout = %s was killed", bound);
 	}

@@ -78,11 +78,18 @@ on_restart_request(void *arg)
 	supervisor_step(arg, (struct group_event){.kind = EVENT_RESTART, .rank = NO_RANK});
 }
 
+static bool
+is_judgement(const struct group_event *event)
+{
+	return event->rank != NO_RANK && event->timer == RANK_TIMER_JUDGE;
+}
+
 static void
 on_timer(evutil_socket_t fd, short what, void *arg)
 {
 	struct supervisor *s = arg;
 	struct group_event event;
+	bool asked = false;
 
 	(void)fd;
 	(void)what;
@@ -92,8 +99,12 @@ on_timer(evutil_socket_t fd, short what, void *arg)
 	supervisor_read_signals(s);
 	supervisor_hear_all(s);
 	/* While job control holds us no bound passes. */
-	while (!s->over && s->stopped_ns == 0 && group_due(&s->group, monotonic_ns(), &event))
+	while (!s->over && s->stopped_ns == 0 && group_due(&s->group, monotonic_ns(), &event)) {
+		/* Looked at once: a stop that changes nothing must not keep us here. */
+		if (is_judgement(&event) && !asked && (asked = supervisor_guard_is_asked(s)))
+			continue;
 		supervisor_step(s, event);
+	}
 }
 
 static void
@@ -414,7 +425,6 @@ supervise(const struct guard *guard, struct config *config, const struct run_opt
 					  .tail = supervisor_tail,
 					  .evidence = supervisor_evidence,
 					  .arg = &s};
-	log_init("tfsupervisor", config->name);
 	open_screen(&s);
 	oom_open(&s.oom);
 	if (tree_adopt() != 0)

@@ -165,6 +165,8 @@ void supervisor_on_line(int rank, const char *text, size_t len, void *arg);
 /* supervisor_signal.c */
 int supervisor_open_signals(struct supervisor *s);
 void supervisor_read_signals(struct supervisor *s);
+/* A stop that the guard has got and had no time yet to pass on. True if it was one. */
+bool supervisor_guard_is_asked(struct supervisor *s);
 /*
  * Signals the rank's process group, and the rank itself if it has joined another. The rank is not
  * yet waited for. False with errno set if nobody was there.

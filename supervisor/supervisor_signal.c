@@ -2,6 +2,7 @@
 #include "supervisor/supervisor.h"
 
 #include "common/log.h"
+#include "supervisor/proc.h"
 
 #include <signal.h>
 #include <sys/signalfd.h>
@@ -17,6 +18,21 @@ ask_stop(struct supervisor *s, int signal)
 	if (guard_is_gone(s->guarded_by))
 		event.kind = EVENT_ABANDONED;
 	supervisor_step(s, event);
+}
+
+bool
+supervisor_guard_is_asked(struct supervisor *s)
+{
+	static const int stops[] = {SIGTERM, SIGINT};
+
+	/* Of an init's namespace the guard is no part: its number means nothing there. */
+	for (size_t i = 0; i < 2 && !s->guarded_by->init; i++) {
+		if (!proc_has_pending(s->guarded_by->pid, stops[i]))
+			continue;
+		ask_stop(s, stops[i]);
+		return true;
+	}
+	return false;
 }
 
 bool

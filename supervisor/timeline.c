@@ -93,10 +93,7 @@ timeline_begin(struct timeline *timeline, uint32_t number, uint64_t now_ns)
 void
 timeline_mark(struct timeline *timeline, int rank, enum moment moment, uint64_t at_ns)
 {
-	uint64_t *moments_ns = present(timeline)->moments_ns[rank];
-
-	if (moments_ns[moment] == 0)
-		moments_ns[moment] = at_ns;
+	present(timeline)->moments_ns[rank][moment] = at_ns;
 }
 
 void

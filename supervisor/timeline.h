@@ -37,7 +37,7 @@ void timeline_close(struct timeline *timeline);
 
 /* A new epoch; the oldest one may be forgotten. What follows is of this epoch. */
 void timeline_begin(struct timeline *timeline, uint32_t epoch, uint64_t now_ns);
-/* The first mark of a moment counts. */
+/* 0: it has not come yet. */
 void timeline_mark(struct timeline *timeline, int rank, enum moment moment, uint64_t at_ns);
 void timeline_go(struct timeline *timeline, uint64_t at_ns);
 /* Tree empty. Takes `reason`, JSON null for none; `message` is the epoch's last line. */

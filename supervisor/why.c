@@ -91,7 +91,9 @@ advice_for_timeout(const char *bound)
 		const char *bound, *text;
 	} table[] = {
 	    {"load",
-	     "raise load_timeout in [group] if ranks only need longer; is the storage slow?"},
+	     "raise load_timeout in [group] if ranks only need longer. A rank that never spoke "
+	     "needs "
+	     "ready = in [worker], to tell how its readiness is seen, or mode = job in [group]"},
 	    {"ready",
 	     "raise ready_timeout in [group] if this rank only loads slower than its peers"},
 	    {"stall", "raise stall_timeout in [group] if a healthy rank is silent that long"},
@@ -227,6 +229,8 @@ print_other(FILE *out, const json_t *rank, const json_t *victim)
 			number_of(victim, "after_seconds"));
 	else if (has(rank, "ending"))
 		fprintf(out, ", %s before", text_of(rank, "ending"));
+	else if (!has(rank, "pid"))
+		fprintf(out, ", never forked");
 	else if (has(rank, "phase"))
 		fprintf(out, ", not ended when this was written");
 	fprintf(out, "\n");

@@ -30,8 +30,7 @@ c_sources() { find common supervisor worker kernels tests -name '*.[ch]' | sort;
 shell_sources() { printf '%s\n' etc/dev etc/dev.d/*.bash .ci/run; }
 
 lint_tidy() {
-	configure clang
-	c_sources | grep '\.c$' |
+	configure clang && c_sources | grep '\.c$' |
 		xargs -P "$(nproc)" -n 4 clang-tidy --quiet -p build-clang 2>/dev/null
 }
 
@@ -52,34 +51,37 @@ dev_lint() {
 	steps_summary lint
 }
 
-# What a sanitizer slows down has its deadlines multiplied, not dropped.
+# Within a step nothing stops at an error by itself: commands are chained. What a sanitizer slows
+# down has its deadlines multiplied, not dropped; the page's browser is left out.
 test_memory() {
-	build_preset asan all
-	TF_SLOW=4 test_preset asan
+	build_preset asan all &&
+		TF_SLOW=4 test_preset asan -LE process &&
+		# The leak checker wants descriptors and threads that process tests take away.
+		TF_SLOW=4 ASAN_OPTIONS=detect_leaks=0 test_preset asan -L process -E process.test_page
 }
 
-# The ranks have threads. The supervisor has one, and its vfork-like clone is refused by this
-# sanitizer, so that the plain one runs them; drills promise milliseconds, which nobody slowed keeps.
+# tfworker has threads. The supervisor has one, and its vfork-like clone is refused by this
+# sanitizer, so that the plain one starts the ranks here.
 test_threads() {
-	build_preset release tfsupervisor
-	build_preset tsan all
-	install build/tfsupervisor build-tsan/tfsupervisor
-	TF_SLOW=4 test_preset tsan -E process.test_drill
+	build_preset release tfsupervisor &&
+		build_preset tsan all &&
+		install build/tfsupervisor build-tsan/tfsupervisor &&
+		TF_SLOW=4 test_preset tsan -R '^unit|^process.test_(rank|checkpoint|tfrank)$'
 }
 
 # fuzz_one TARGET SECONDS: starts from the corpus in the tree, keeps what it finds out of it.
 fuzz_one() {
 	local found=build-fuzz/found/$1
-	mkdir -p "$found" "tests/fuzz/corpus_${1#fuzz_}"
-	"build-fuzz/fuzz/$1" -max_total_time="$2" -timeout=5 -rss_limit_mb=2048 \
-		-print_final_stats=1 -artifact_prefix="$found/" "$found" "tests/fuzz/corpus_${1#fuzz_}"
+	mkdir -p "$found" "tests/fuzz/corpus_${1#fuzz_}" &&
+		"build-fuzz/fuzz/$1" -max_total_time="$2" -timeout=5 -rss_limit_mb=2048 \
+			-print_final_stats=1 -artifact_prefix="$found/" "$found" "tests/fuzz/corpus_${1#fuzz_}"
 }
 
 fuzz_targets() { basename -s .c -a tests/fuzz/fuzz_*.c; }
 
 fuzz_steps() {
 	local target
-	build_preset fuzz fuzz
+	step "fuzz targets, build" build_preset fuzz fuzz
 	for target in ${2:-$(fuzz_targets)}; do
 		step "$target, $1 s" fuzz_one "$target" "$1"
 	done

@@ -211,7 +211,10 @@ check_loss(struct world *world, const struct before *before, struct happening ha
 	REQUIRE((loss->reason != REASON_NONE) == world->news);
 }
 
-/* ABORT to every live rank that said HELLO, SIGTERM at once to every other. */
+/*
+ * ABORT to every live rank that said HELLO, SIGTERM at once to every other; but whose closed link is
+ * the loss said HELLO and cannot be told: its SIGTERM comes with that of the told.
+ */
 static void
 check_everybody_knows(struct world *world, struct happening happening)
 {
@@ -222,6 +225,8 @@ check_everybody_knows(struct world *world, struct happening happening)
 			continue;
 		if (can_be_told(p))
 			REQUIRE(p->aborts == 1 && p->sent == 0);
+		else if (world->group.loss.by_close && world->group.loss.rank == i)
+			REQUIRE(p->aborts == 0 && p->sent == 0);
 		else
 			REQUIRE(p->aborts == 0 && p->sent == UINT64_C(1) << SIGTERM);
 	}
@@ -261,6 +266,22 @@ check_harder(struct world *world, const struct before *before, struct happening 
 	}
 }
 
+/* A restart is an operator's wish, or follows some losses; never a deliberate stop. */
+static void
+check_restart(const struct world *world, const struct before *before, struct happening happening)
+{
+	enum reason reason = world->group.loss.reason;
+
+	if (world->group.state != GROUP_BACKOFF || before->state == GROUP_BACKOFF)
+		return;
+	REQUIRE(!world->asked);
+	REQUIRE(world->restart_asked || (world->options->restart && !world->leave));
+	REQUIRE(world->restart_asked || reason != REASON_NONE);
+	REQUIRE(world->restart_asked ||
+		(reason != REASON_RANK_MISMATCH && reason != REASON_SPAWN_FAILED));
+	REQUIRE(world->group.window_restarts <= WORLD_RESTARTS);
+}
+
 void
 world_check(struct world *world, const struct before *before, struct happening happening,
 	    struct loss_seen expected)
@@ -282,6 +303,7 @@ world_check(struct world *world, const struct before *before, struct happening h
 		check_everybody_knows(world, happening);
 	check_gate(world, happening);
 	check_harder(world, before, happening);
+	check_restart(world, before, happening);
 }
 
 /* --- states --- */

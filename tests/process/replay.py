@@ -1,6 +1,5 @@
-"""What the replays of shared failures share: groups from a few words, gates, reports, namespaces."""
+"""What the replays share: groups from a few words, gates, reports, namespaces."""
 
-import ctypes
 import json
 import os
 import select
@@ -170,7 +169,21 @@ def user_namespace():
     return [] if os.geteuid() == 0 else ["--map-root-user"]
 
 
-def prctl_subreaper(on):
-    """Orphans of what this test starts come to us, and not to whoever is above."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    assert libc.prctl(36, int(on), 0, 0, 0) == 0
+def wait_until(moment):
+    """Until CLOCK_MONOTONIC is here, in seconds: for moments that are under test."""
+    await_that(lambda: time.monotonic() >= moment, step=0.0003)
+
+
+def first_below(pid):
+    """The process that `unshare --fork` or bwrap made PID 1."""
+    return await_that(lambda: children_of(pid), step=0.0005)[0]
+
+
+AS_PID_1 = ["unshare", "--fork", "--pid", "--mount-proc", *user_namespace()]
+
+
+def as_pid_1(place, path, **popen):
+    """Starts a group as PID 1 of a namespace: the Program of unshare, and the guard's pid."""
+    needs_namespaces()
+    run = place.start(*AS_PID_1, TFSUPERVISOR, "run", str(path), **popen)
+    return run, first_below(run.pid)

@@ -1,6 +1,5 @@
-"""Replays of ranks that die: the news comes at once, and the first cause is the one that is told."""
+"""Replays of ranks that die: the news comes at once, and the first cause is told."""
 
-import os
 import random
 import signal
 import time
@@ -123,7 +122,7 @@ def test_first_cause(place, after_ms):
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_two_at_once(place, number):
     gate = replay.Gate(place)
-    for i in replay.times(200, 15):
+    for i in replay.times(200, 8):
         run = start(place, "up(); gate(); hear('ABORT')", ranks=3)
         pids = gate.await_ranks(3)
         gate.release()
@@ -203,7 +202,7 @@ def test_last_packets_of_others_come_before_a_death(place):
 
 
 def test_dies_with_unread_packets_of_ours(place):
-    """WELCOME and GO are still unread: the end of the link is a reset, its last word lies behind."""
+    """WELCOME and GO are unread: the link ends by a reset, and its last word lies behind."""
     run = start(
         place,
         "hello(); ready()\n"
@@ -348,7 +347,7 @@ def victim_of(place, run, dice):
 def test_kill_anywhere(place):
     seed = random.randrange(1 << 32)
     dice = random.Random(seed)
-    for i in replay.times(1000, 25):
+    for i in replay.times(1000, 20):
         trace = place.root / "trace"
         trace.write_bytes(bytes(6))
         where = f"seed {seed}, run {i}"

@@ -1,4 +1,4 @@
-"""Replays of groups that would not end: finished means that the tree is empty, whoever dies first."""
+"""Replays of groups that would not end: finished means tree empty, whoever dies first."""
 
 import os
 import random
@@ -35,7 +35,7 @@ def test_supervisor_killed(place):
     replay.kill(place.supervisor_of(run), signal.SIGKILL)
     nothing_after_a_second(place)
     assert run.wait() == 128 + 9
-    assert "the supervisor was killed by SIGKILL: ending the group" in run.last_line
+    assert "the supervisor was killed by SIGKILL: the group was ended" in run.last_line
 
 
 def test_supervisor_killed_its_guard(place):

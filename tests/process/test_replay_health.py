@@ -120,7 +120,8 @@ def test_status_flood_of_half_requests(place):
     gate.await_ranks(2)
     run.wait_line("go: ")
     socks = []
-    for piece in (b"G", b"GET /readyz HTTP/1.1\r\n", b"GET /status HTTP/1.1\r\nX: " + b"y" * 9000) * 30:
+    endless = b"GET /status HTTP/1.1\r\nX: " + b"y" * 9000
+    for piece in (b"G", b"GET /readyz HTTP/1.1\r\n", endless) * 30:
         (sock,) = flood(str(place.run_dir / "demo" / "health.sock"), 1)
         try:
             sock.send(piece)

@@ -122,7 +122,8 @@ def test_injected_names(place):
     code = (
         "names = 'RANK WORLD_SIZE TFRANK_RANK WATCHDOG_USEC LISTEN_FDS LISTEN_PID'\n"
         "tell(' '.join(f'{n}={environ.get(n)}' for n in names.split()))\n"
-        "tell(environ['NOTIFY_SOCKET']); tell(environ['TFSUPERVISOR_PORT']); tell(repr(environ['ODD']))\n"
+        "tell(environ['NOTIFY_SOCKET']); tell(environ['TFSUPERVISOR_PORT'])\n"
+        "tell(repr(environ['ODD']))\n"
         "up(); posix._exit(0)"
     )
     run = start(place, code, mode="job", popen={"env": INJECTED})
@@ -297,7 +298,7 @@ def test_thousand_ranks(place):
     """A job of 1,000: started, seen, one killed, all gone."""
     if resource.getrlimit(resource.RLIMIT_NOFILE)[1] < 8192:
         pytest.skip("1,000 ranks need 8,192 descriptors; the hard limit is lower")
-    n = 1000 if replay.THOROUGH else 400
+    n = 1000 if replay.THOROUGH else 200
     run = place.run(ini(place, ["sleep", "1000"], ranks=n, mode="job"))
     replay.await_that(
         lambda: (place.run_dir / "demo" / "health.sock").exists()
@@ -339,7 +340,8 @@ def test_after_many_deaths_all_is_as_before(place):
     gate = replay.Gate(place)
     run = start(
         place,
-        f"{DEAF}; up(); tell(f'nice {{posix.getpriority(0, 0)}}'); gate(); posix._exit(1) if rank else hold()",
+        f"{DEAF}; up(); tell(f'nice {{posix.getpriority(0, 0)}}'); gate()\n"
+        "posix._exit(1) if rank else hold()",
         restart="on-failure",
         restart_max=100,
         abort_timeout="50ms",
@@ -379,8 +381,8 @@ def test_working_directory_removed_while_alive(place):
     gone.rmdir()
     run.signal(15)
     assert run.wait() == 0
-    again = place.start("sh", "-c", f'cd {place.root} && mkdir x && cd x && rmdir ../x && exec "$@"',
-                        "sh", TFSUPERVISOR, "run", str(path))
+    vanish = f'cd {place.root} && mkdir x && cd x && rmdir ../x && exec "$@"'
+    again = place.start("sh", "-c", vanish, "sh", TFSUPERVISOR, "run", str(path))
     gate.await_ranks(2)
     again.signal(15)
     assert again.wait() == 0, again.told()

@@ -6,8 +6,8 @@ Only what the interpreter has built in is loaded at the start: hundreds of these
     rank, world, link      its number, the size of the group, its socket (None where it has none)
     say(TEXT)              one packet
     hello() ready(THEN) progress(DONE, TOTAL) failed(TEXT)
-    hear(VERB)             reads packets until one has this verb, returns it; another's ABORT makes it
-                           exit 0, EOF 9
+    hear(VERB)             reads packets until one has this verb, returns it; an ABORT that is not
+                           asked for makes it exit 0, EOF 9
     up(THEN)               hello, ready, hear GO
     tell(TEXT)             a line on standard output
     now()                  CLOCK_MONOTONIC in nanoseconds

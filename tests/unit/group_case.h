@@ -46,6 +46,13 @@ job_settings(void)
 	return settings;
 }
 
+static inline struct group_settings
+of_ranks(struct group_settings settings, int ranks)
+{
+	settings.world_size = ranks;
+	return settings;
+}
+
 static inline void
 step(struct group_event event)
 {
@@ -77,15 +84,22 @@ end_case(void)
 	actions_free(&actions);
 }
 
-/* Starts the group and forks its ranks. */
+/* Starts the group; no rank is forked yet. */
 static inline void
-begin(struct group_settings settings)
+start(struct group_settings settings)
 {
 	end_case();
 	now_ns = CASE_BEGIN_NS;
 	assert_int_equal(group_init(&group, &settings), 0);
 	assert_int_equal(actions_init(&actions, settings.world_size), 0);
 	group_event(EVENT_START);
+}
+
+/* Starts the group and forks its ranks. */
+static inline void
+begin(struct group_settings settings)
+{
+	start(settings);
 	for (int i = 0; i < settings.world_size; i++)
 		spawn(i);
 }

@@ -111,8 +111,7 @@ some_losses_are_never_restarted(void **state)
 	empty_tree();
 	assert_int_equal(group.state, GROUP_FAILED);
 	assert_int_equal(group.exit_status, 12);
-	begin(restarting());
-	group.ranks[1].forked = false;
+	start(restarting());
 	step((struct group_event){
 	    .kind = EVENT_SPAWN_FAILED, .rank = 1, .text = "/no: No such file"});
 	assert_true(is_lost(REASON_SPAWN_FAILED, 1));

@@ -108,6 +108,20 @@ a_file_that_is_rotated_between_two_looks_is_read_to_its_end(void **state)
 }
 
 static void
+a_line_that_goes_on_in_the_next_file_stays_one(void **state)
+{
+	(void)state;
+	rank_log_write(rank_log, "a line ", 7);
+	log_reader_more(&reader);
+	rank_log_write(rank_log, "that is longer than half a file is\n", 35);
+	log_reader_more(&reader);
+	assert_string_equal(got, "a line that is longer than half a file is;");
+	got[0] = '\0';
+	log_reader_end(&reader);
+	expect(0, 0);
+}
+
+static void
 a_whole_file_that_came_and_became_the_older_half_is_not_missed(void **state)
 {
 	(void)state;
@@ -158,6 +172,7 @@ main(void)
 	const struct CMUnitTest tests[] = {
 	    TEST(the_older_half_comes_before_the_newer),
 	    TEST(a_file_that_is_rotated_between_two_looks_is_read_to_its_end),
+	    TEST(a_line_that_goes_on_in_the_next_file_stays_one),
 	    TEST(a_whole_file_that_came_and_became_the_older_half_is_not_missed),
 	    TEST(the_next_epoch_is_read_from_its_start_and_the_last_line_before_it_ended),
 	    TEST(what_is_no_file_of_ours_is_not_read),
