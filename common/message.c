@@ -57,16 +57,12 @@ value_is(struct value value, const char *word)
 	return value.len == strlen(word) && memcmp(value.p, word, value.len) == 0;
 }
 
-/* Copies as much as fits without cutting a character. */
+/* As much as fits without cutting a character, fit to be shown: a rank's text is nobody's terminal.
+ */
 static void
 copy_text(char *out, size_t size, struct value value)
 {
-	size_t n = value.len;
-
-	if (n > size - 1)
-		n = utf8_valid_prefix(value.p, size - 1);
-	memcpy(out, value.p, n);
-	out[n] = '\0';
+	message_to_string(value.p, value.len, out, size);
 }
 
 static bool

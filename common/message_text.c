@@ -48,10 +48,13 @@ utf8_valid_prefix(const void *text, size_t len)
 	return i;
 }
 
-/* Those of one byte and those of two: terminals obey both. */
+/* Of one byte and of two, and those that turn the direction of writing: terminals obey them all. */
 static bool
 is_control(const unsigned char *p)
 {
+	if (p[0] == 0xe2)
+		return (p[1] == 0x80 && p[2] >= 0xaa && p[2] <= 0xae) ||
+		       (p[1] == 0x81 && p[2] >= 0xa6 && p[2] <= 0xa9);
 	return p[0] < 0x20 || p[0] == 0x7f || (p[0] == 0xc2 && p[1] < 0xa0);
 }
 

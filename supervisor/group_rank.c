@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 typedef void (*rank_cell)(struct step *step, struct rank *rank);
 
@@ -109,7 +110,7 @@ on_hello(struct step *step, struct rank *rank)
 		     PROTOCOL_VERSION);
 		return;
 	}
-	if (other != NULL && strcmp(other->settings, rank->settings) != 0) {
+	if (other != NULL && strcasecmp(other->settings, rank->settings) != 0) {
 		lose(step, rank, REASON_RANK_MISMATCH,
 		     "the settings of rank %d (%.40s) differ from those of rank %d (%.40s)", n,
 		     rank->settings[0] == '\0' ? "none" : rank->settings, rank_number(g, other),

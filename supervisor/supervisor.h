@@ -48,6 +48,7 @@ struct rank_io {
 	struct probe *ready, *alive; /* NULL: not asked */
 	regex_t progress;
 	bool has_progress;
+	uint64_t passed_signals; /* bit n: signal n came to us and was passed on */
 	char note[NOTE_BYTES];
 	struct output *output;
 	char *gpu;             /* its own GPUs, "" or NULL: none */

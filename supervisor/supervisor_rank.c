@@ -274,10 +274,10 @@ fork_rank(struct supervisor *s, int rank)
 {
 	struct group_event event = {.kind = EVENT_SPAWN_FAILED, .rank = rank};
 	struct launch launch = {.output_fds = {-1, -1}, .theirs = -1};
-	char error[RUNDIR_ERROR_BYTES];
+	char error[RUNDIR_ERROR_BYTES], shown[RUNDIR_ERROR_BYTES];
 	struct spawned spawned;
 
-	event.text = error;
+	event.text = shown;
 	s->ranks[rank].fork_wanted = false;
 	if (prepare_launch(s, rank, &launch, error, sizeof(error)) == 0 &&
 	    spawn_rank(&launch.request, &spawned, error, sizeof(error)) == 0) {
@@ -289,6 +289,8 @@ fork_rank(struct supervisor *s, int rank)
 		    (struct group_event){.kind = EVENT_SPAWNED, .rank = rank, .pid = spawned.pid};
 	}
 	launch_free(&launch);
+	if (event.kind == EVENT_SPAWN_FAILED)
+		message_to_string(error, strlen(error), shown, sizeof(shown));
 	supervisor_step(s, event);
 }
 
@@ -331,6 +333,7 @@ supervisor_close_rank(struct supervisor *s, int rank)
 	io->notify = NULL;
 	io->fork_wanted = false;
 	io->late_words = 0;
+	io->passed_signals = 0;
 }
 
 size_t

@@ -48,8 +48,10 @@ static void
 pass_on(struct supervisor *s, int signal)
 {
 	for (int i = 0; i < s->group.settings.world_size; i++)
-		if (rank_is_alive(&s->group.ranks[i]) && !s->group.ranks[i].died)
+		if (rank_is_alive(&s->group.ranks[i]) && !s->group.ranks[i].died) {
+			s->ranks[i].passed_signals |= UINT64_C(1) << signal;
 			supervisor_signal_rank(s->pids[i], signal);
+		}
 }
 
 /* Ctrl-Z: the ranks stop, then we do. The time that passes until fg counts for no bound. */
