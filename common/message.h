@@ -105,7 +105,7 @@ int message_parse(const void *packet, size_t len, enum message_sender sender,
  * Writes the packet of *message. Returns its length, 1 to MESSAGE_MAX_BYTES. Newlines within texts
  * become spaces, other control characters '?'; texts are cut to fit.
  */
-size_t message_format(const struct message *message, char packet[MESSAGE_MAX_BYTES]);
+size_t message_format(const struct message *message, char buffer[MESSAGE_MAX_BYTES]);
 
 const char *verb_word(enum verb verb);
 

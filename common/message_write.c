@@ -84,56 +84,56 @@ put_welcome(struct packet *packet, const struct message *m)
 }
 
 size_t
-message_format(const struct message *m, char buffer[MESSAGE_MAX_BYTES])
+message_format(const struct message *message, char buffer[MESSAGE_MAX_BYTES])
 {
 	struct packet packet = {buffer, 0};
 
-	switch (m->verb) {
+	switch (message->verb) {
 	case VERB_HELLO:
-		put(&packet, "HELLO=1\nPROTOCOL=%" PRIu32 "\n", m->protocol);
-		if (m->settings[0] != '\0')
-			put(&packet, "SETTINGS=%s\n", m->settings);
+		put(&packet, "HELLO=1\nPROTOCOL=%" PRIu32 "\n", message->protocol);
+		if (message->settings[0] != '\0')
+			put(&packet, "SETTINGS=%s\n", message->settings);
 		break;
 	case VERB_STATUS:
-		put_text(&packet, "STATUS", m->text);
+		put_text(&packet, "STATUS", message->text);
 		break;
 	case VERB_PROGRESS:
-		put_progress(&packet, &m->progress);
+		put_progress(&packet, &message->progress);
 		break;
 	case VERB_GROUP_ID:
-		put_group_id(&packet, m);
+		put_group_id(&packet, message);
 		break;
 	case VERB_READY:
-		put_ready(&packet, m);
+		put_ready(&packet, message);
 		break;
 	case VERB_COLLECTIVE:
-		put(&packet, "COLLECTIVE=%s\n", m->collective_done ? "done" : "begin");
-		if (m->name[0] != '\0')
-			put_text(&packet, "NAME", m->name);
+		put(&packet, "COLLECTIVE=%s\n", message->collective_done ? "done" : "begin");
+		if (message->name[0] != '\0')
+			put_text(&packet, "NAME", message->name);
 		break;
 	case VERB_EXTEND:
-		put(&packet, "EXTEND_TIMEOUT_USEC=%" PRIu64 "\n", m->extend_usec);
+		put(&packet, "EXTEND_TIMEOUT_USEC=%" PRIu64 "\n", message->extend_usec);
 		break;
 	case VERB_FAILED:
-		put_text(&packet, "FAILED", m->text);
-		if (m->error_number != 0)
-			put(&packet, "ERRNO=%d\n", m->error_number);
+		put_text(&packet, "FAILED", message->text);
+		if (message->error_number != 0)
+			put(&packet, "ERRNO=%d\n", message->error_number);
 		break;
 	case VERB_WELCOME:
-		put_welcome(&packet, m);
+		put_welcome(&packet, message);
 		break;
 	case VERB_ABORT:
-		put(&packet, "ABORT=%s\nRANK=%d\n", reason_word(m->reason), m->rank);
-		put_text(&packet, "DETAIL", m->text);
+		put(&packet, "ABORT=%s\nRANK=%d\n", reason_word(message->reason), message->rank);
+		put_text(&packet, "DETAIL", message->text);
 		break;
 	case VERB_STOP:
-		put(&packet, "STOP=1\nGRACE_USEC=%" PRIu64 "\n", m->grace_usec);
+		put(&packet, "STOP=1\nGRACE_USEC=%" PRIu64 "\n", message->grace_usec);
 		break;
 	case VERB_SERVING:
 	case VERB_WATCHDOG:
 	case VERB_STOPPING:
 	case VERB_GO:
-		put(&packet, "%s=1\n", verb_word(m->verb));
+		put(&packet, "%s=1\n", verb_word(message->verb));
 		break;
 	case VERB_COUNT:
 		break;

@@ -212,8 +212,8 @@ check_loss(struct world *world, const struct before *before, struct happening ha
 }
 
 /*
- * ABORT to every live rank that said HELLO, SIGTERM at once to every other; but whose closed link is
- * the loss said HELLO and cannot be told: its SIGTERM comes with that of the told.
+ * ABORT to every live rank that said HELLO, SIGTERM at once to every other; but whose closed link
+ * is the loss said HELLO and cannot be told: its SIGTERM comes with that of the told.
  */
 static void
 check_everybody_knows(struct world *world, struct happening happening)
@@ -266,6 +266,18 @@ check_harder(struct world *world, const struct before *before, struct happening 
 	}
 }
 
+/* SIGKILL comes by its bound, by a second signal, or when the guard has died. */
+static void
+check_hurry(const struct world *world, const struct before *before, struct happening happening)
+{
+	bool by_bound = happening.kind == EVENT_BOUND && happening.rank == NO_RANK &&
+			happening.variant == TIMER_KILL;
+
+	if (world->group.state == GROUP_STOPPING)
+		REQUIRE(world->group.killed == (before->killed || by_bound || world->hurried ||
+						happening.kind == EVENT_ABANDONED));
+}
+
 /* A restart is an operator's wish, or follows some losses; never a deliberate stop. */
 static void
 check_restart(const struct world *world, const struct before *before, struct happening happening)
@@ -275,11 +287,11 @@ check_restart(const struct world *world, const struct before *before, struct hap
 	if (world->group.state != GROUP_BACKOFF || before->state == GROUP_BACKOFF)
 		return;
 	REQUIRE(!world->asked);
-	REQUIRE(world->restart_asked || (world->options->restart && !world->leave));
+	REQUIRE(world->restart_asked || (world->options->restarts > 0 && !world->leave));
 	REQUIRE(world->restart_asked || reason != REASON_NONE);
 	REQUIRE(world->restart_asked ||
 		(reason != REASON_RANK_MISMATCH && reason != REASON_SPAWN_FAILED));
-	REQUIRE(world->group.window_restarts <= WORLD_RESTARTS);
+	REQUIRE(world->group.window_restarts <= world->options->restarts);
 }
 
 void
@@ -304,6 +316,7 @@ world_check(struct world *world, const struct before *before, struct happening h
 	check_gate(world, happening);
 	check_harder(world, before, happening);
 	check_restart(world, before, happening);
+	check_hurry(world, before, happening);
 }
 
 /* --- states --- */

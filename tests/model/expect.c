@@ -355,6 +355,21 @@ forget_waiting(struct world *world)
 		world->p[i].waiting = world->p[i].closing = false;
 }
 
+/* A second signal, and not a repeat of the first, hurries. */
+static void
+note_signal(struct world *world, const struct before *before, struct happening h)
+{
+	bool repeated =
+	    world->frozen ? h.variant != STOP_HURRY : world->now_ns - world->signal_ns < REPEAT_NS;
+
+	if (before->state >= GROUP_BACKOFF || h.kind != EVENT_STOP || h.variant == STOP_BY_VERB ||
+	    (world->signalled && repeated))
+		return;
+	world->hurried = world->signalled;
+	world->signalled = true;
+	world->signal_ns = world->now_ns;
+}
+
 static void
 note_asked(struct world *world, const struct before *before, struct happening h)
 {
@@ -376,6 +391,7 @@ world_note(struct world *world, const struct before *before, struct happening h,
 	struct process *p = h.rank == NO_RANK ? NULL : &world->p[h.rank];
 	bool lost = expected.reason != REASON_NONE;
 
+	world->hurried = false;
 	if (dumps_first(world, before, h) && !world->dumped) {
 		world->dumped = true;
 		world->dumped_ns = world->now_ns;
@@ -404,6 +420,7 @@ world_note(struct world *world, const struct before *before, struct happening h,
 	case EVENT_STOP:
 	case EVENT_RESTART:
 	case EVENT_ABANDONED:
+		note_signal(world, before, h);
 		note_asked(world, before, h);
 		break;
 	default:

@@ -27,15 +27,15 @@
 static const struct world_options kinds[] = {
     {COMMON, .name = "service, link", .ready_auto = true, .link = true},
     {COMMON, .name = "service, link and notify, restart", .ready_auto = true, .link = true,
-     .notify = true, .restart = true},
+     .notify = true, .restarts = 8},
     {COMMON, .name = "service, probe, stop in order", .link = true, .probe = true, .in_order = true,
-     .restart = true},
-    {COMMON, .name = "job, link", .job = true, .link = true, .restart = true},
+     .restarts = 8},
+    {COMMON, .name = "job, link", .job = true, .link = true, .restarts = 8},
     {COMMON, .name = "job, auto, stop in reverse", .job = true, .ready_auto = true, .link = true,
      .notify = true, .in_order = true, .reverse = true},
     {COMMON, .name = "job, ready = none", .job = true, .no_gate = true, .link = true},
     {COMMON, .name = "service, link, dump_signal", .ready_auto = true, .link = true, .dump = true},
-    {COMMON, .name = "service, notify", .ready_auto = true, .notify = true, .restart = true},
+    {COMMON, .name = "service, notify", .ready_auto = true, .notify = true, .restarts = 8},
 };
 
 static struct {
@@ -131,6 +131,23 @@ due_ns(struct happening h)
 	return h.rank == NO_RANK ? g->timer_ns[h.variant] : g->ranks[h.rank].timer_ns[h.variant];
 }
 
+/* Of all timers, 0 if none is set. */
+static uint64_t
+earliest_ns(void)
+{
+	const struct group *g = &simulation.world.group;
+	uint64_t first_ns = UINT64_MAX;
+
+	for (int i = 0; i < GROUP_TIMER_COUNT; i++)
+		if (g->timer_ns[i] != 0 && g->timer_ns[i] < first_ns)
+			first_ns = g->timer_ns[i];
+	for (int r = 0; r < g->settings.world_size; r++)
+		for (int i = 0; i < RANK_TIMER_COUNT; i++)
+			if (g->ranks[r].timer_ns[i] != 0 && g->ranks[r].timer_ns[i] < first_ns)
+				first_ns = g->ranks[r].timer_ns[i];
+	return first_ns == UINT64_MAX ? 0 : first_ns;
+}
+
 static void
 step_bound(struct happening h)
 {
@@ -140,6 +157,8 @@ step_bound(struct happening h)
 
 	if (at_ns == 0 || at_ns > world->now_ns + lead_ns)
 		world_failed(world, h, "no bound passes before it is due");
+	if (at_ns > earliest_ns() + lead_ns)
+		world_failed(world, h, "deadlines pass in their order");
 	world_step(world, h);
 	if (world->news && !lost && at_ns > world->now_ns)
 		world_failed(world, h, "no bound ends a group before it is due");
@@ -169,6 +188,12 @@ step(struct happening h)
 		simulation.losses[world->group.loss.reason]++;
 }
 
+static struct happening
+says(enum event_kind kind, int rank, int variant)
+{
+	return (struct happening){(uint8_t)kind, (int8_t)rank, (uint8_t)variant};
+}
+
 /* --- time --- */
 
 /* Everything that is due by now, in the order of the deadlines. */
@@ -190,6 +215,8 @@ wait_until(uint64_t at_ns)
 	uint64_t next_ns = group_next_deadline(&world->group);
 	bool late = random_below(8) == 0;
 
+	if ((next_ns == 0) != (earliest_ns() == 0) || next_ns > earliest_ns())
+		world_failed(world, says(EVENT_BOUND, NO_RANK, 0), "the next deadline is told");
 	world->now_ns = next_ns != 0 && next_ns <= at_ns && !late ? next_ns : at_ns;
 	pass_deadlines();
 }
@@ -208,12 +235,6 @@ random_wait_ns(void)
 }
 
 /* --- what a rank would do --- */
-
-static struct happening
-says(enum event_kind kind, int rank, int variant)
-{
-	return (struct happening){(uint8_t)kind, (int8_t)rank, (uint8_t)variant};
-}
 
 static struct happening
 next_before_go(int rank)
@@ -332,7 +353,8 @@ happen(void)
 	if (random_below(1000) < ODD_PERMILLE) {
 		int n = possible_now(possible);
 
-		step(possible[random_below((uint64_t)n)]);
+		if (n > 0)
+			step(possible[random_below((uint64_t)n)]);
 		return;
 	}
 	if (random_below(1000) < ASK_PERMILLE) {

@@ -214,8 +214,11 @@ note_backoff(struct times *times, const struct world *world)
 	times->backoff_ns = world->now_ns;
 	if (world->restart_asked)
 		return;
-	if (times->backoff == 0)
+	if (times->window_ns == 0 ||
+	    world->now_ns - times->window_ns > world->group.settings.restart_window_ns) {
+		times->window_ns = world->now_ns;
 		times->backoff = world->group.settings.restart_backoff_ns;
+	}
 	times->backoff_ns += times->backoff;
 	times->backoff = times->backoff * 2 > most_ns ? most_ns : times->backoff * 2;
 }
@@ -257,11 +260,12 @@ times_step(struct times *times, const struct world *world, struct happening h)
 	const struct group *g = &world->group;
 
 	if (g->epoch != times->epoch) {
-		uint64_t backoff = times->backoff;
+		uint64_t backoff = times->backoff, window_ns = times->window_ns;
 
 		memset(times, 0, sizeof(*times));
 		times->epoch = g->epoch;
 		times->backoff = backoff;
+		times->window_ns = window_ns;
 	}
 	if (group_is_running(g))
 		note_running(times, world, h);

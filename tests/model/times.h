@@ -16,7 +16,8 @@ struct rank_times {
 struct times {
 	uint64_t load_ns, ready_ns; /* 0: off, here as everywhere */
 	uint64_t term_ns, kill_ns, reap_ns, backoff_ns;
-	uint64_t backoff; /* the next one */
+	uint64_t backoff;   /* the next one */
+	uint64_t window_ns; /* start of the restart window */
 	struct rank_times ranks[WORLD_RANKS_MAX];
 	bool lost;
 	enum group_state state;

@@ -14,7 +14,6 @@
 
 #define WORLD_RANKS_MAX   8
 #define HAPPENINGS_MAX    640 /* possible in one state */
-#define WORLD_RESTARTS    1   /* restart_max */
 #define WORLD_BEGIN_NS    (1000 * NS_PER_SEC)
 #define ANY_RANK          (-2)
 #define WORLD_EXTEND_NS   (30 * NS_PER_SEC)
@@ -51,7 +50,8 @@ enum { HELLO_A, HELLO_B, HELLO_OLD, HELLO_COUNT };
 struct world_options {
 	const char *name;
 	int ranks;
-	bool job, ready_auto, no_gate, restart, in_order, reverse;
+	bool job, ready_auto, no_gate, in_order, reverse;
+	int restarts;             /* restart_max; 0: never */
 	bool link, notify, probe; /* which of them the ranks use */
 	bool mismatch;            /* HELLOs that do not match */
 	bool suspend;             /* ranks are stopped by signals, and continued */
@@ -86,11 +86,14 @@ struct world {
 	struct group group;
 	struct actions actions;
 	uint64_t now_ns;
-	uint64_t dumped_ns;
-	bool frozen; /* the clock stands still: any deadline may pass, and any stop may hurry */
+	uint64_t dumped_ns,
+	    signal_ns; /* of the last signal that asked for a stop, but for repeats */
+	bool hurried;  /* a second signal asked, in this step */
+	bool frozen;   /* the clock stands still: any deadline may pass, and any stop may hurry */
 	struct process p[WORLD_RANKS_MAX];
 	bool spoken, go, group_id, news, dumped;
 	bool leave, asked, restart_asked; /* why the group stops */
+	bool signalled;                   /* asked by a signal */
 	bool swept, swept_hard, epoch_over, over;
 	uint8_t asked_by; /* enum stop_kind */
 };

@@ -38,6 +38,7 @@ def test_exits_zero(place, mode, moment):
         "before go": "hello(); ready()",
         "after go": "up()",
     }
+    gate = replay.Gate(place)
     peer = "up(); posix._exit(0)" if mode == "job" else "up(); hold()"
     run = start(
         place,
@@ -46,7 +47,6 @@ def test_exits_zero(place, mode, moment):
         mode=mode,
     )
     if moment == "before go":
-        gate = replay.Gate(place)
         gate.await_ranks(1)
         run.wait_line("demo: rank 1: gone")
         gate.release()
@@ -76,13 +76,17 @@ def test_aborts(place):
 
 
 def test_fails_but_lives(place):
+    gate = replay.Gate(place)
     run = start(
         place,
         "ignore('TERM'); hello()\n"
-        "if rank == 1: say('FAILED=no space left for 3 tensors\\nERRNO=28\\n'); hold()\n"
+        "if rank == 1: gate(); say('FAILED=no space left for 3 tensors\\nERRNO=28\\n'); hold()\n"
         "ready(); hear('ABORT'); tell('told')",
         abort_timeout="300ms",
     )
+    gate.await_ranks(1)
+    run.wait_line("rank 0: ready")
+    gate.release()
     run.wait_line(r"\[rank 0\] told", stream="out")
     why = ended(place, run, 10)
     assert (why["rank"], why["cause"]) == (1, "failed: no space left for 3 tensors")
@@ -108,7 +112,7 @@ def test_first_cause(place, after_ms):
         "gate('gate'); sock.connect(argv[0] + environ['TFRANK_EPOCH']); up()\n"
         f"sock.recv(1); time.sleep({after_ms / 1000}); posix._exit(1)\n"
     )
-    for i in replay.times(100, 12):
+    for i in replay.times(100, 8):
         run = start(place, code, place.root / f"peer{i}.", ranks=4)
         gate.await_ranks(4)
         gate.release()
@@ -203,13 +207,13 @@ def test_last_packets_of_others_come_before_a_death(place):
 
 def test_dies_with_unread_packets_of_ours(place):
     """WELCOME and GO are unread: the link ends by a reset, and its last word lies behind."""
+    gate = replay.Gate(place)
     run = start(
         place,
         "hello(); ready()\n"
         "if rank == 1: gate(); failed('unread'); posix._exit(3)\n"
         "hold()",
     )
-    gate = replay.Gate(place)
     gate.await_ranks(1)
     run.wait_line("go: ")
     gate.release()
@@ -347,7 +351,7 @@ def victim_of(place, run, dice):
 def test_kill_anywhere(place):
     seed = random.randrange(1 << 32)
     dice = random.Random(seed)
-    for i in replay.times(1000, 20):
+    for i in replay.times(1000, 15):
         trace = place.root / "trace"
         trace.write_bytes(bytes(6))
         where = f"seed {seed}, run {i}"

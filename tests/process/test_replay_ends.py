@@ -88,7 +88,7 @@ def test_supervisor_killed_around_exec(place, whom):
     seed = random.randrange(1 << 32)
     dice = random.Random(seed)
     command = ["sh", "-c", 'trap "" TERM; exec sleep 1000']
-    for i in replay.times(100, 8):
+    for i in replay.times(100, 5):
         run = start(place, command, ranks=24, name=f"x{i}")
         moment = time.monotonic() + dice.uniform(0.002, 0.04)
         below = replay.await_that(lambda: replay.children_of(run.pid), step=0.0002)
@@ -197,13 +197,12 @@ def test_setsid_escape_of_a_bomb(place):
 
 def test_stubborn_sibling(place):
     """The leader goes on TERM, a child in its group does not: `stop` does not return before."""
-    gate = replay.Gate(place)
+    gate, children = replay.Gate(place), replay.Gate(place, "child")
     run = start(
         place,
         f"up(); pid = child(\"{DEAF}; gate('child'); hold()\"); gate(); hold()",
         stop_timeout="500ms",
     )
-    children = replay.Gate(place, "child")
     gate_pids = gate.await_ranks(2)
     pids = children.await_ranks(2)
     stop = place.start(replay.TFSUPERVISOR, "stop", "demo")
@@ -251,6 +250,7 @@ def test_innocent_bystander_of_a_used_number(place):
 
 def test_respawn_in_stop(place):
     """Ranks that fail between TERM and KILL are part of the stop: no epoch follows."""
+    gate = replay.Gate(place)
     run = start(
         place,
         "_signal.signal(15, lambda *_: posix._exit(1) if rank else None); up(); gate(); hold()",
@@ -258,7 +258,6 @@ def test_respawn_in_stop(place):
         restart_backoff="1ms",
         stop_timeout="500ms",
     )
-    gate = replay.Gate(place)
     pids = gate.await_ranks(2)
     run.signal(15)
     replay.await_death(pids[1])

@@ -206,7 +206,7 @@ def test_connect_while_loading(place):
     import errno
     import socket
 
-    for i in replay.times(40, 15):
+    for i in replay.times(40, 8):
         run = start(place, "up(); hold()", name=f"c{i}")
         path = str(place.run_dir / f"c{i}" / "health.sock")
         answers = []

@@ -34,7 +34,7 @@ def test_early_term(place, how, number):
     seed = random.randrange(1 << 32)
     dice = random.Random(seed)
     path = ini(place, ["sleep", "1000"])
-    for i in replay.times(200, 12):
+    for i in replay.times(200, 6):
         words = (AS_PID_1 if how == "pid 1" else []) + [TFSUPERVISOR, "run", str(path)]
         run = place.start(*words, preexec_fn=blocked(number))
         moment = time.monotonic() + dice.uniform(0, 0.03)
@@ -47,7 +47,7 @@ def test_early_term(place, how, number):
 
 def test_early_term_pending_at_the_exec(place):
     """The stop is there before our first instruction."""
-    for _ in replay.times(50, 10):
+    for _ in replay.times(50, 5):
         run = place.run(
             ini(place, ["sleep", "1000"], stop_timeout="1h"),
             preexec_fn=lambda: (blocked(signal.SIGTERM)(), os.kill(os.getpid(), signal.SIGTERM)),
@@ -62,7 +62,7 @@ def test_term_to_all(place, targets, mode, code):
     gate = replay.Gate(place)
     dice = random.Random(1)
     handler = f"_signal.signal(15, lambda *_: posix._exit({code}))\n" if code else ""
-    for i in replay.times(200, 8):
+    for i in replay.times(200, 5):
         run = start(place, f"{handler}up(); gate(); hold()", mode=mode, ranks=3)
         pids = [run.pid, *gate.await_ranks(3).values()]
         if targets == "guard and supervisor":
