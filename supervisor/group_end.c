@@ -406,7 +406,6 @@ void
 give_up(struct step *step)
 {
 	struct group *g = step->g;
-
 	struct rank *left = NULL;
 
 	for (int i = g->settings.world_size - 1; i >= 0; i--) {

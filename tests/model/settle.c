@@ -130,6 +130,11 @@ world_settle(struct world *world)
 			settle_ended(world, &g->ranks[i], &world->p[i]);
 	}
 	settle_group(g, world);
+	/* Nothing hurries more than SIGKILL. */
+	if (g->killed && world->asked) {
+		g->stop_ns = world->now_ns;
+		world->signalled = true;
+	}
 	if (!world->options->job)
 		g->stop_signal = world->asked_by = 0;
 	if (group_is_running(g))

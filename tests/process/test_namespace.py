@@ -10,7 +10,7 @@ import pytest
 import replay
 from conftest import SLOW
 
-ESCAPING = "escape('ignore(15); hold()'); up(''); tell('up'); hold()"
+ESCAPING = "escape(prepare='ignore(15)'); up(''); tell('up'); hold()"
 
 
 def can_unshare():

@@ -25,7 +25,7 @@ def escaping(place, run, ranks=2):
         run.wait_line(rf"\[rank {rank}\] escaped", stream="out")
 
 
-ESCAPING = f"{DEAF}; up(); escape(\"{DEAF}; hold()\"); tell('escaped'); hold()"
+ESCAPING = f"{DEAF}; up(); escape(prepare=\"{DEAF}\"); tell('escaped'); hold()"
 
 
 @pytest.mark.leaves_files
@@ -108,7 +108,7 @@ def test_setsid_escape(place, how):
     gate = replay.Gate(place)
     run = start(
         place,
-        f"up(); escape(\"{DEAF}; hold()\"); gate()\n"
+        f"up(); escape(prepare=\"{DEAF}\"); gate()\n"
         "posix._exit(0 if argv[0] == 'job' else 3)",
         how,
         mode="job" if how == "job" else "service",
@@ -124,8 +124,9 @@ def test_setsid_escape(place, how):
 def test_setsid_escape_of_the_obedient(place):
     """Escapees get their SIGTERM first: who obeys is not killed, and costs no time."""
     gate = replay.Gate(place)
-    bye = "_signal.signal(15, lambda *_: (tell('bye'), posix._exit(0))); hold()"
-    run = start(place, f'up(); escape("""{bye}"""); gate(); hold()', stop_timeout="60s")
+    bye = "_signal.signal(15, lambda *_: (tell('bye'), posix._exit(0)))"
+    code = f'up(); escape(prepare="""{bye}"""); gate(); hold()'
+    run = start(place, code, stop_timeout="60s")
     gate.await_ranks(2)
     run.signal(15)
     assert run.wait() == 0

@@ -90,7 +90,7 @@ def test_last_words_while_a_child_holds_the_pipe(place):
     run = start(
         place,
         "up(); gate()\n"
-        "if rank == 1: escape('ignore(15); hold()'); tell('my last words'); posix._exit(4)\n"
+        "if rank == 1: escape(prepare='ignore(15)'); tell('my last words'); posix._exit(4)\n"
         "hear('ABORT')",
         abort_timeout="300ms",
     )

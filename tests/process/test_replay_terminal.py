@@ -148,7 +148,7 @@ def test_closed_terminal_under_nohup(place):
 def test_kill_of_the_job_leaves_nothing(place):
     """kill -9 %1 reaches the guard's process group, in which nobody else is."""
     gate = replay.Gate(place)
-    code = "ignore('TERM'); escape('ignore(15); hold()'); up(); gate(); hold()"
+    code = "ignore('TERM'); escape(prepare='ignore(15)'); up(); gate(); hold()"
     terminal, run = at_terminal(place, code)
     gate.await_ranks(2)
     os.killpg(run.pid, signal.SIGKILL)

@@ -15,7 +15,8 @@ Only what the interpreter has built in is loaded at the start: hundreds of these
     die(SIGNAL)            by a signal to itself
     gate(NAME)             meets the test at its Gate of this name, and waits to be let through
     child(CODE)            forks a child of its own that does CODE; its pid
-    escape(CODE)           a grandchild in a session of its own that does CODE; returns when it runs
+    escape(CODE, PREPARE)  a grandchild in a session of its own that does PREPARE, then CODE; returns
+                           when it is prepared
     hold()                 waits for ever
 """
 
@@ -109,12 +110,13 @@ def child(code):
     return pid
 
 
-def escape(code="hold()"):
+def escape(code="hold()", prepare=""):
     mine, theirs = posix.pipe()
     pid = posix.fork()
     if pid == 0:
         posix.setsid()
         if posix.fork() == 0:
+            exec(prepare, globals())
             posix.write(theirs, b"x")
             posix.close(mine)
             posix.close(theirs)

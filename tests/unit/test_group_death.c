@@ -235,6 +235,34 @@ a_jobs_rank_may_close_its_link_on_its_way_out(void **state)
 	assert_string_equal(group.loss.cause, "link-closed");
 }
 
+static void
+how_a_rank_left_says_more_than_that_it_closed_its_link(void **state)
+{
+	(void)state;
+	begin(service_settings());
+	go("");
+	rank_event(1, EVENT_CLOSED);
+	assert_true(is_lost(REASON_RANK_DISCONNECTED, 1));
+	assert_int_equal(count(ACTION_SEND_ABORT, 0), 1);
+	assert_int_equal(kills(1, SIGTERM), 0);
+	ends(EVENT_REAPED, 1, ENDING_EXITED, 3);
+	assert_true(is_lost(REASON_RANK_DISCONNECTED, 1));
+	assert_string_equal(group.loss.cause, "exited 3");
+}
+
+static void
+a_rank_that_closed_its_link_and_lives_on_is_ended_by_us(void **state)
+{
+	(void)state;
+	begin(service_settings());
+	go("");
+	rank_event(1, EVENT_CLOSED);
+	wait_for(ABORT_TERM_NS);
+	assert_int_equal(kills(1, SIGTERM), 1);
+	ends(EVENT_REAPED, 1, ENDING_KILLED, SIGTERM);
+	assert_string_equal(group.loss.cause, "link-closed");
+}
+
 int
 main(void)
 {
@@ -253,6 +281,8 @@ main(void)
 	    cmocka_unit_test(our_signal_to_a_dead_ranks_group_did_not_kill_it),
 	    cmocka_unit_test(what_comes_after_a_death_is_too_late),
 	    cmocka_unit_test(a_jobs_rank_may_close_its_link_on_its_way_out),
+	    cmocka_unit_test(how_a_rank_left_says_more_than_that_it_closed_its_link),
+	    cmocka_unit_test(a_rank_that_closed_its_link_and_lives_on_is_ended_by_us),
 	};
 	int failed = cmocka_run_group_tests(tests, NULL, NULL);
 

@@ -96,6 +96,19 @@ so_is_what_the_ranks_left_behind(void **state)
 /* --- stop and leave --- */
 
 static void
+a_stop_before_the_first_fork_ends_at_once(void **state)
+{
+	(void)state;
+	start(service_settings());
+	stop(SIGTERM);
+	assert_false(group_may_fork(&group));
+	assert_true(sweeps(SIGTERM));
+	group_event(EVENT_TREE_EMPTY);
+	assert_int_equal(group.state, GROUP_STOPPED);
+	assert_int_equal(group.exit_status, 0);
+}
+
+static void
 a_stop_tells_then_signals_then_kills(void **state)
 {
 	(void)state;
@@ -301,6 +314,7 @@ main(void)
 	    cmocka_unit_test(a_rank_forked_into_an_end_is_killed),
 	    cmocka_unit_test(what_the_kernel_does_not_give_up_is_named),
 	    cmocka_unit_test(so_is_what_the_ranks_left_behind),
+	    cmocka_unit_test(a_stop_before_the_first_fork_ends_at_once),
 	    cmocka_unit_test(a_stop_tells_then_signals_then_kills),
 	    cmocka_unit_test(a_stop_in_order_asks_one_rank_after_the_other),
 	    cmocka_unit_test(a_second_signal_hurries_and_a_repeat_does_not),
