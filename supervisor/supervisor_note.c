@@ -12,6 +12,7 @@
 
 #include <jansson.h>
 
+#define SIGRTMIN_KERNEL  32
 #define ERROR_FILE_BYTES (64 * 1024)
 
 static void
@@ -89,7 +90,9 @@ supervisor_note(struct supervisor *s, int rank, struct ending ending)
 	if (ending.how == ENDING_EXITED &&
 	    find_exit_word(worker->exit_words, ending.code, io->note, sizeof(io->note)))
 		return io->note;
-	if (ending.how == ENDING_KILLED && (io->passed_signals & UINT64_C(1) << ending.code) != 0)
+	/* Of those that are passed on none is a real-time signal. */
+	if (ending.how == ENDING_KILLED && ending.code < SIGRTMIN_KERNEL &&
+	    (io->passed_signals & UINT64_C(1) << ending.code) != 0)
 		return "sent to the supervisor, which passes it on to every rank";
 	/* A SIGKILL that is not ours: the control group tells whether it was for want of memory. */
 	if (ending.how == ENDING_KILLED && ending.code == SIGKILL && oom_has_killed(&s->oom))
