@@ -42,14 +42,19 @@ def test_exits_zero(place, mode, moment):
     peer = "up(); posix._exit(0)" if mode == "job" else "up(); hold()"
     run = start(
         place,
+        f"if {moment == 'before go'}: gate()\n"
         f"if rank == 1:\n    {leave[moment] or 'pass'}\n    posix._exit(0)\n"
-        f"if {moment == 'before go'}: gate()\n{peer}",
+        f"if {moment == 'before go'}: gate('late')\n{peer}",
         mode=mode,
     )
     if moment == "before go":
-        gate.await_ranks(1)
+        late = replay.Gate(place, "late")
+        gate.await_ranks(2)
+        gate.release(0)
+        late.await_ranks(1)
+        gate.release(1)
         run.wait_line("demo: rank 1: gone")
-        gate.release()
+        late.release()
     if mode == "job" and moment == "after go":
         assert run.wait() == 0, run.told()
         assert report(place)["reason"] is None
