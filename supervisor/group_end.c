@@ -313,8 +313,7 @@ all_left_in_peace(const struct group *g)
 	for (int i = 0; i < g->settings.world_size; i++) {
 		const struct rank *rank = &g->ranks[i];
 
-		if (!rank->reaped || rank->pending || rank->ending.how != ENDING_EXITED ||
-		    rank->ending.code != 0)
+		if (!rank->reaped || rank->ending.how != ENDING_EXITED || rank->ending.code != 0)
 			return false;
 	}
 	return true;

@@ -36,7 +36,7 @@ struct timeline *timeline_open(int world_size);
 void timeline_close(struct timeline *timeline);
 
 /* A new epoch; the oldest one may be forgotten. What follows is of this epoch. */
-void timeline_begin(struct timeline *timeline, uint32_t epoch, uint64_t now_ns);
+void timeline_begin(struct timeline *timeline, uint32_t number, uint64_t now_ns);
 /* 0: it has not come yet. */
 void timeline_mark(struct timeline *timeline, int rank, enum moment moment, uint64_t at_ns);
 void timeline_go(struct timeline *timeline, uint64_t at_ns);
