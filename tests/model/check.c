@@ -278,6 +278,21 @@ check_hurry(const struct world *world, const struct before *before, struct happe
 						happening.kind == EVENT_ABANDONED));
 }
 
+/* A running group ends by a loss, by a wish, or as a job that is done. */
+static void
+check_end_has_a_cause(const struct world *world, const struct before *before,
+		      struct happening happening)
+{
+	bool done = world->options->job;
+
+	if (!world_running(before) || group_is_running(&world->group))
+		return;
+	for (int i = 0; i < world->options->ranks; i++)
+		done = done && world->p[i].reaped && world->p[i].end == END_EXIT_0;
+	REQUIRE(done || world->group.loss.reason != REASON_NONE || world->leave || world->asked ||
+		world->restart_asked);
+}
+
 /* A restart is an operator's wish, or follows some losses; never a deliberate stop. */
 static void
 check_restart(const struct world *world, const struct before *before, struct happening happening)
@@ -317,6 +332,7 @@ world_check(struct world *world, const struct before *before, struct happening h
 	check_harder(world, before, happening);
 	check_restart(world, before, happening);
 	check_hurry(world, before, happening);
+	check_end_has_a_cause(world, before, happening);
 }
 
 /* --- states --- */
