@@ -24,13 +24,12 @@ build_preset() {
 		cmake --build "$(preset_folder "$1")" --target "${@:2}" >&2
 }
 
-# test_preset PRESET [CTEST OPTION...]: a shared machine may stall for longer than a test allows, so
-# what fails is run once more; ctest names it either way.
+# test_preset PRESET [CTEST OPTION...]
 test_preset() {
 	local jobs
 	jobs=$(nproc)
 	ctest --test-dir "$(preset_folder "$1")" -j "$((jobs < 4 ? jobs : 4))" \
-		--output-on-failure --no-tests=error --repeat until-pass:2 "${@:2}"
+		--output-on-failure --no-tests=error "${@:2}"
 }
 
 # The programs alone ask for less than the tests: those are configured once cmocka is there.

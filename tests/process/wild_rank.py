@@ -132,8 +132,12 @@ def escape(code="hold()", prepare=""):
 
 
 def hold():
+    # pause() would sleep over a signal that came just before it, its handler not yet run.
+    wakes, wake = posix.pipe()
+    posix.set_blocking(wake, False)
+    _signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
     while True:
-        _signal.pause()
+        posix.read(wakes, 4096)
 
 
 if __name__ == "__main__":

@@ -19,6 +19,8 @@
 #define PRIORITIES  3
 #define READ_BYTES  ((size_t)1 << 20)
 #define PATIENCE_NS (20 * NS_PER_SEC)
+/* The loop reads a coarse clock: a timer can be early by some of its ticks, 10 ms at the most. */
+#define COARSE_NS (20 * NS_PER_MSEC)
 
 static struct event_base *base;
 static struct http_server *server;
