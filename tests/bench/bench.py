@@ -67,13 +67,15 @@ def percentile(values, percent):
 
 
 def torchrun_command():
-    """The words that start torchrun, None if it is not installed."""
-    if shutil.which("torchrun"):
-        return ["torchrun"]
-    for python in ("python3", "/usr/bin/python3"):
-        probe = [python, "-c", "import torch.distributed.run"]
-        if subprocess.run(probe, capture_output=True).returncode == 0:
-            return [python, "-m", "torch.distributed.run"]
+    """The words that start torchrun, None if none is installed that works."""
+    for words in (
+        ["torchrun"],
+        ["python3", "-m", "torch.distributed.run"],
+        ["/usr/bin/python3", "-m", "torch.distributed.run"],
+    ):
+        probe = [*words, "--nproc_per_node", "1", "--no_python", "true"]
+        if shutil.which(words[0]) and subprocess.run(probe, capture_output=True).returncode == 0:
+            return words
     return None
 
 
@@ -119,12 +121,12 @@ class Bench:
         return (0, self.programs / "bare_group", ranks, self.stub)
 
     def torchrun_rounds(self):
-        """Percentiles of torchrun over the same ranks, {} if it is not installed."""
+        """Percentiles of torchrun over the same ranks, {} if there is none."""
         if not self.torchrun:
             return {}
         self.say(f"{TORCHRUN_ROUNDS} rounds of torchrun")
-        words = (1, shutil.which(self.torchrun[0]), *self.torchrun[1:], "--nproc-per-node", RANKS,
-                 "--no-python", self.stub)  # fmt: skip
+        words = (1, shutil.which(self.torchrun[0]), *self.torchrun[1:], "--nproc_per_node", RANKS,
+                 "--no_python", self.stub)  # fmt: skip
         return self.rounds(RANKS, TORCHRUN_ROUNDS, torchrun=words)["torchrun"]
 
     def measure_rounds(self, wanted):
@@ -163,7 +165,7 @@ class Bench:
         ours = Quiet(list(map(str, argv)), self.env)
         peer = None
         if self.torchrun:
-            argv = [*self.torchrun, "--nproc-per-node", str(RANKS), "--no-python", self.stub]
+            argv = [*self.torchrun, "--nproc_per_node", str(RANKS), "--no_python", self.stub]
             peer = Quiet(argv, self.env)
         if "memory" in wanted:
             name = f"memory of guard and supervisor, {RANKS} ranks"
@@ -305,7 +307,7 @@ def main():
     else:
         print_table(rows)
         print(f"{host['cores']} cores, Linux {host['kernel']}", end="")
-        print("" if bench.torchrun else "; torchrun is not installed")
+        print("" if bench.torchrun else "; no torchrun that works is installed")
 
 
 if __name__ == "__main__":
