@@ -309,6 +309,8 @@ open_screen(struct supervisor *s)
 static int
 preflight(struct supervisor *s, char *error, size_t size)
 {
+	if (supervisor_raise_open_files(s, error, size) != 0)
+		return -1;
 	if (rundir_open(&s->rundir, s->options->run_dir, s->config->run_dir, s->config->name,
 			s->guarded_by->pid, error, size) != 0)
 		return -1;

@@ -136,6 +136,7 @@ const struct evidence *supervisor_evidence(int rank, void *arg);
 void supervisor_sweep(struct supervisor *s);
 
 /* supervisor_rank.c: one rank from fork to its last descriptor */
+int supervisor_raise_open_files(struct supervisor *s, char *error, size_t size);
 int supervisor_prepare(struct supervisor *s, char *error, size_t size);
 /* Forks the next ranks that are wanted, some at a time, so that those that run are heard. */
 void supervisor_fork_some(struct supervisor *s);

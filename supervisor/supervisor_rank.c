@@ -15,7 +15,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define FORKS_A_TURN 16
+#define FORKS_A_TURN    16
+#define OPEN_FILES      22 /* the loop, the signals, the health socket and one client */
+#define OPEN_FILES_RANK 5  /* link, pidfd, notify socket, output and its log */
 
 static int
 explain(char *error, size_t size, const char *what)
@@ -82,11 +84,30 @@ share_gpus(struct supervisor *s, char *error, size_t size)
 	return result;
 }
 
+/* As many descriptors as we may have; too few for the group are refused before there is a trace
+ * of it. */
+int
+supervisor_raise_open_files(struct supervisor *s, char *error, size_t size)
+{
+	rlim_t needed = OPEN_FILES + OPEN_FILES_RANK * (rlim_t)s->config->ranks;
+	struct rlimit open_files;
+
+	getrlimit(RLIMIT_NOFILE, &s->open_files);
+	open_files = s->open_files;
+	open_files.rlim_cur = open_files.rlim_max;
+	setrlimit(RLIMIT_NOFILE, &open_files);
+	if (needed <= open_files.rlim_max)
+		return 0;
+	snprintf(error, size,
+		 "%d ranks need %llu open files here, and the hard limit is %llu (ulimit -Hn)",
+		 s->config->ranks, (unsigned long long)needed,
+		 (unsigned long long)open_files.rlim_max);
+	return -1;
+}
+
 int
 supervisor_prepare(struct supervisor *s, char *error, size_t size)
 {
-	struct rlimit open_files;
-
 	if (share_gpus(s, error, size) != 0 || hold_port(s, error, size) != 0)
 		return -1;
 	for (int i = 0; i < s->config->ranks; i++) {
@@ -97,12 +118,6 @@ supervisor_prepare(struct supervisor *s, char *error, size_t size)
 		s->ranks[i].owner = s;
 		s->ranks[i].rank = i;
 	}
-	getrlimit(RLIMIT_NOFILE, &s->open_files);
-	open_files = s->open_files;
-	open_files.rlim_cur = open_files.rlim_max;
-	/* A few descriptors a rank: without more of them a large group fails at its fork, and says
-	 * so. */
-	setrlimit(RLIMIT_NOFILE, &open_files);
 	s->common.world_size = s->config->ranks;
 	s->common.run_dir = s->rundir.path;
 	return 0;

@@ -1,6 +1,7 @@
 """Replays of who is who: names, leftovers, environments, clocks, limits and sockets."""
 
 import os
+import re
 import resource
 import signal
 import socket
@@ -405,3 +406,17 @@ def test_datagram_flood(place):
     replay.kill(pids[2], 9)
     why = ended(place, run, 10)
     assert (why["rank"], why["cause"]) == (2, "killed SIGKILL")
+
+
+def test_too_few_descriptors_are_a_preflight(place):
+    """Told before there is a trace of the group; and as many as are asked for are enough."""
+    path = ini(place, wild(place, "up(); print('x', flush=True); hold()"), ranks=8)
+    run = place.start("prlimit", "--nofile=40:40", TFSUPERVISOR, "run", str(path))
+    assert run.wait() == 15, run.told()
+    need = int(re.search(r"8 ranks need (\d+) open files here, .* is 40 ", run.last_line)[1])
+    assert os.listdir(place.run_dir) == []
+    run = place.start("prlimit", f"--nofile={need}:{need}", TFSUPERVISOR, "run", str(path))
+    run.wait_line("go: ")
+    assert place.http("demo", "/readyz")[0] == 200
+    run.signal(15)
+    assert run.wait() == 0, run.told()
